@@ -1,0 +1,1 @@
+"""Three front ends, one Project."""

@@ -1,0 +1,138 @@
+"""Every exception Calve raises.
+
+CalveError                 70  a bug, unless a subclass says otherwise
+├── UsageError             64  the command line asks for something that does not exist
+├── DeclarationError       78  the declaration has problems; `problems` lists them all
+├── ConfigurationError     78  the declaration is sound but does not fit what it meets
+│   └── TableMismatch      78  the table that exists differs from the declared one
+├── DataRefused            65  the data cannot be taken as it is
+│   ├── BadRecord          65  one record cannot be decoded; `place` says where it is
+│   └── StartRefused       65  the table and the source do not agree; `command` decides
+├── Unavailable            69  a service does not answer (retryable)
+│   └── TryAgain           75  it was waited for as long as `retry_for` allows (retryable)
+├── NotPermitted           77  a service refused the credentials or the action
+├── Fenced                 80  a newer epoch of the same sink writes now
+├── Interrupted      130, 143  a second signal or the deadline cut the batch off
+└── Crash                  70  a crash point raised because a test plan said so
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from calve.model import Problem
+
+
+class CalveError(Exception):
+    """The root of all errors of Calve; by itself, a bug."""
+
+    exit_code: ClassVar[int] = 70
+    retryable: ClassVar[bool] = False
+
+
+class UsageError(CalveError):
+    """The command line asks for something that does not exist."""
+
+    exit_code = 64
+
+
+class DeclarationError(CalveError):
+    """The declaration has problems."""
+
+    exit_code = 78
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(sorted(problems))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class ConfigurationError(CalveError):
+    """The declaration is sound but does not fit what it meets."""
+
+    exit_code = 78
+
+
+class TableMismatch(ConfigurationError):
+    """The table that exists differs from the declared one."""
+
+    def __init__(self, message: str, *, table: str) -> None:
+        self.table = table
+        super().__init__(message)
+
+
+class DataRefused(CalveError):
+    """The data cannot be taken as it is."""
+
+    exit_code = 65
+
+
+class BadRecord(DataRefused):
+    """One record cannot be decoded."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        self.place = place
+        self.reason = reason
+        super().__init__(f"Cannot decode {place}: {reason}")
+
+    def __reduce__(self) -> tuple[type[BadRecord], tuple[str, str]]:
+        return BadRecord, (self.place, self.reason)
+
+
+class StartRefused(DataRefused):
+    """The table and the source do not agree on where to begin."""
+
+    def __init__(self, message: str, *, command: str) -> None:
+        self.command = command
+        super().__init__(f"{message}; decide with: {command}")
+
+
+class Unavailable(CalveError):
+    """A service does not answer."""
+
+    exit_code = 69
+    retryable = True
+
+
+class TryAgain(Unavailable):
+    """A service was waited for as long as `retry_for` allows."""
+
+    exit_code = 75
+
+
+class NotPermitted(CalveError):
+    """A service refused the credentials or the action."""
+
+    exit_code = 77
+
+
+class Fenced(CalveError):
+    """A newer epoch of the same sink writes now."""
+
+    exit_code = 80
+
+    def __init__(self, message: str, *, table: str, sink_id: str) -> None:
+        self.table = table
+        self.sink_id = sink_id
+        super().__init__(message)
+
+
+class Interrupted(CalveError):
+    """A second signal or the deadline cut the batch off."""
+
+    def __init__(self, message: str, *, signal: int) -> None:
+        self.signal = signal
+        self.code = 128 + signal
+        super().__init__(message)
+
+
+class Crash(CalveError):
+    """A crash point raised because a test plan said so."""
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code that `error` ends the process with."""
+    if isinstance(error, Interrupted):
+        return error.code
+    return error.exit_code if isinstance(error, CalveError) else CalveError.exit_code

@@ -1,0 +1,149 @@
+"""Positions and marks: what a table remembers of its source, and what may be done on that ground. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from typing import Any
+
+Position = Mapping[str, Any]
+"""Where a source stands, as a JSON object that only the source itself understands."""
+
+MARK_LIMIT = 256 * 1024
+PREFIX = "calve.sink."
+SUMMARY_EPOCH = "calve.epoch"
+SUMMARY_COMMIT = "calve.commit"
+SUMMARY_SINK = "calve.sink"
+SUMMARY_DIGEST = "calve.position-digest"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What the last commit of a sink left in its table."""
+
+    epoch: int
+    writer: str
+    source: str
+    position: Position
+    commit: str
+    above: int
+
+    def dump(self) -> str:
+        """The text of the table property."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+    def digest(self) -> str:
+        """A short fingerprint of the source and the position, for the snapshot's summary."""
+        text = json.dumps([self.source, self.position], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def summary(self, sink_id: str) -> dict[str, str]:
+        """What the snapshot that this mark is committed with says of it."""
+        return {
+            SUMMARY_SINK: sink_id,
+            SUMMARY_EPOCH: str(self.epoch),
+            SUMMARY_COMMIT: self.commit,
+            SUMMARY_DIGEST: self.digest(),
+        }
+
+    def moved(self, *, position: Position, commit: str, above: int) -> Mark:
+        """The mark that follows this one in the same epoch."""
+        return replace(self, position=position, commit=commit, above=above)
+
+
+def property_name(sink_id: str, branch: str = "main") -> str:
+    """The table property that holds the mark of `sink_id` on `branch`."""
+    return f"{PREFIX}{sink_id}" if branch == "main" else f"{PREFIX}{sink_id}.{branch}"
+
+
+def parse(text: str) -> Mark:
+    """The mark that a table property holds; raises ValueError where it is none."""
+    try:
+        mark = Mark(**json.loads(text))
+    except (TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"not a mark: {error}") from error
+    if not _is_sound(mark):
+        raise ValueError("not a mark: a value has the wrong type")
+    return mark
+
+
+def _is_sound(mark: Mark) -> bool:
+    numbers = all(type(number) is int and number >= 0 for number in (mark.epoch, mark.above))
+    return numbers and isinstance(mark.position, dict) and all(isinstance(t, str) for t in (mark.writer, mark.source, mark.commit))
+
+
+@dataclass(frozen=True)
+class Ancestor:
+    """One snapshot on the way back from the head of the branch; `parent` is whether there is one before it."""
+
+    sequence: int
+    commit: str | None
+    has_parent: bool
+
+
+class Lineage(Enum):
+    """Whether a mark's commit is still part of the branch."""
+
+    FOUND = "found"
+    ROLLED_BACK = "rolled back"
+    EXPIRED = "expired"
+
+
+def lineage(mark: Mark, ancestors: Iterable[Ancestor]) -> Lineage:
+    """Walk `ancestors`, newest first, to the commit of `mark`.
+
+    The walk ends early where expiry has broken the chain; then nothing speaks against the mark.
+    """
+    last = None
+    for ancestor in ancestors:
+        last = ancestor
+        if ancestor.commit == mark.commit:
+            return Lineage.FOUND
+        if ancestor.sequence <= mark.above:
+            return Lineage.ROLLED_BACK
+    broken = last is not None and last.has_parent
+    return Lineage.EXPIRED if broken else Lineage.ROLLED_BACK
+
+
+class Decision(Enum):
+    """What an attempt may do on the base it would swap."""
+
+    COMMIT = "commit"
+    COMMITTED = "committed"
+    FENCED = "fenced"
+    ROLLED_BACK = "rolled back"
+
+
+def decide(current: Mark | None, held: Mark, proposed: Mark, ancestors: Iterable[Ancestor]) -> Decision:
+    """What a writer that holds `held` and proposes `proposed` may do on a base whose mark is `current`."""
+    if current == proposed:
+        return Decision.COMMITTED
+    if current != held:
+        return Decision.FENCED
+    if lineage(held, ancestors) is Lineage.ROLLED_BACK:
+        return Decision.ROLLED_BACK
+    return Decision.COMMIT
+
+
+def decide_fence(current: Mark | None, seen: Mark | None, proposed: Mark) -> Decision:
+    """What a starting writer that saw the mark `seen` may do on a base whose mark is `current`."""
+    if current == proposed:
+        return Decision.COMMITTED
+    return Decision.COMMIT if current == seen else Decision.FENCED
+
+
+def others(properties: Mapping[str, str], own: str, source: str) -> list[str]:
+    """The properties that hold the mark of another sink for the same source."""
+    return sorted(name for name, text in properties.items() if name != own and _is_mark_of(name, text, source))
+
+
+def _is_mark_of(name: str, text: str, source: str) -> bool:
+    if not name.startswith(PREFIX):
+        return False
+    try:
+        return parse(text).source == source
+    except ValueError:
+        return False

@@ -1,0 +1,86 @@
+"""The contract of a source."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from calve.model import Model
+from calve.position import Position
+from calve.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much further a batch may go at the most."""
+
+    rows: int
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What a source has behind a position: where a batch would end, and how much it would hold.
+
+    `rows` and `bytes` are estimates that decide whether a commit is due; they never decide what is read.
+    `more` tells that the limits cut it short, `ended` that a bounded source has nothing behind `to`.
+    """
+
+    to: Position
+    rows: int
+    bytes: int = 0
+    more: bool = False
+    ended: bool = False
+
+
+class Source(Model, ABC):
+    """Where rows come from.
+
+    A pipeline's loop calls, in one thread and with a SparkSession alive: `identity` once at each start;
+    `start` once in a table's life, when it has no mark; `latest` before each batch and at least once a
+    second while idle; `read` once a batch, and again with the same bounds after a failure;
+    `acknowledge` after a commit, at least once for each position that was committed, and perhaps again.
+
+    `read` must give exactly the rows in (after, to], the same ones every time it is asked. An exception
+    that is `retryable` is waited out up to `retry_for`; any other ends the pipeline with nothing committed.
+    Not promised: that every position that `latest` gave is read, or that two calls come from one process.
+    """
+
+    connector: ClassVar[str]
+    """The name by which declarations call this source."""
+
+    jars: ClassVar[tuple[str, ...]] = ()
+    """The components of `jars.lock` that reading needs."""
+
+    @abstractmethod
+    def columns(self) -> Schema | None:
+        """The schema of the rows, if the declaration alone tells it."""
+
+    @abstractmethod
+    def identity(self) -> str:
+        """Which system this is: a position is only valid in the source that has the same identity."""
+
+    @abstractmethod
+    def start(self) -> Position:
+        """The position before the first row that the declaration asks for."""
+
+    @abstractmethod
+    def latest(self, after: Position, limits: Limits) -> Waiting:
+        """What is there behind `after`, at most `limits` of it. Cheap: no Spark job.
+
+        Raises StartRefused when the source no longer has what follows `after`.
+        """
+
+    @abstractmethod
+    def read(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
+        """Exactly the rows in (after, to]."""
+
+    def acknowledge(self, position: Position) -> None:
+        """Everything up to `position` is in the table; the source may forget it."""
+
+    @abstractmethod
+    def check(self) -> list[str]:
+        """Reach the source and return what was seen, a line each; raises the error that explains what is wrong."""

@@ -1,0 +1,1 @@
+"""What happens to rows between source and sink."""
