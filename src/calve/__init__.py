@@ -1,0 +1,1 @@
+"""Streams into Apache Iceberg tables, exactly once, on Spark."""
