@@ -18,8 +18,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from calve.errors import Crash
-
 POINTS = (
     "start.before_fence",
     "fence.applied",
@@ -39,6 +37,10 @@ POINTS = (
 )
 
 _SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTERM}
+
+
+class Crash(BaseException):
+    """The death of the process, played within one process; nothing that survives errors may survive it."""
 
 
 @dataclass(frozen=True)

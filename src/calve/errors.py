@@ -9,11 +9,11 @@ CalveError                 70  a bug, unless a subclass says otherwise
 │   ├── BadRecord          65  one record cannot be decoded; `place` says where it is
 │   └── StartRefused       65  the table and the source do not agree; `command` decides
 ├── Unavailable            69  a service does not answer (retryable)
-│   └── TryAgain           75  it was waited for as long as `retry_for` allows (retryable)
+│   ├── Conflict           75  another writer's commit came first (retryable)
+│   └── TryAgain           75  it was waited for as long as `retry_for` allows
 ├── NotPermitted           77  a service refused the credentials or the action
 ├── Fenced                 80  a newer epoch of the same sink writes now
-├── Interrupted      130, 143  a second signal or the deadline cut the batch off
-└── Crash                  70  a crash point raised because a test plan said so
+└── Interrupted      130, 143  a second signal or the deadline cut the batch off
 """
 
 from __future__ import annotations
@@ -95,10 +95,17 @@ class Unavailable(CalveError):
     retryable = True
 
 
+class Conflict(Unavailable):
+    """Another writer's commit came first."""
+
+    exit_code = 75
+
+
 class TryAgain(Unavailable):
     """A service was waited for as long as `retry_for` allows."""
 
     exit_code = 75
+    retryable = False
 
 
 class NotPermitted(CalveError):
@@ -125,10 +132,6 @@ class Interrupted(CalveError):
         self.signal = signal
         self.code = 128 + signal
         super().__init__(message)
-
-
-class Crash(CalveError):
-    """A crash point raised because a test plan said so."""
 
 
 def exit_code(error: BaseException) -> int:

@@ -117,9 +117,9 @@ class Decision(Enum):
     ROLLED_BACK = "rolled back"
 
 
-def decide(current: Mark | None, held: Mark, proposed: Mark, ancestors: Iterable[Ancestor]) -> Decision:
-    """What a writer that holds `held` and proposes `proposed` may do on a base whose mark is `current`."""
-    if current == proposed:
+def decide(current: Mark | None, held: Mark, commit: str, ancestors: Iterable[Ancestor]) -> Decision:
+    """What a writer that holds `held` may do with its commit `commit` on a base whose mark is `current`."""
+    if current is not None and current.commit == commit:
         return Decision.COMMITTED
     if current != held:
         return Decision.FENCED
@@ -128,11 +128,10 @@ def decide(current: Mark | None, held: Mark, proposed: Mark, ancestors: Iterable
     return Decision.COMMIT
 
 
-def decide_fence(current: Mark | None, seen: Mark | None, proposed: Mark) -> Decision:
-    """What a starting writer that saw the mark `seen` may do on a base whose mark is `current`."""
-    if current == proposed:
-        return Decision.COMMITTED
-    return Decision.COMMIT if current == seen else Decision.FENCED
+def next_epoch(current: Mark | None, *, writer: str, source: str, start: Position, commit: str, above: int) -> Mark:
+    """The mark of a writer that starts on a base whose mark is `current`; it begins where that one stands."""
+    epoch = current.epoch + 1 if current else 1
+    return Mark(epoch, writer, source, current.position if current else start, commit, above)
 
 
 def others(properties: Mapping[str, str], own: str, source: str) -> list[str]:

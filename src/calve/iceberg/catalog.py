@@ -1,0 +1,112 @@
+"""Catalogs: find, create and load tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from calve import gateway
+from calve.iceberg import java
+from calve.iceberg.failures import translated
+from calve.iceberg.name import TableName
+from calve.iceberg.table import Table
+from calve.partitioning import PartitionField, SortField
+from calve.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Catalog:
+    """An Iceberg catalog as the Spark session has it configured."""
+
+    def __init__(self, spark: SparkSession, name: str) -> None:
+        self.name = name
+        self._jvm = gateway.jvm()
+        with translated(f"reach catalog '{name}'"):
+            self._java = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(spark._jsparkSession, name)
+
+    def namespaces(self) -> list[str]:
+        """The namespaces at the top of the catalog."""
+        with translated(f"list the namespaces of catalog '{self.name}'"):
+            return [".".join(namespace.levels()) for namespace in self._java.listNamespaces()]
+
+    def tables(self, namespace: Sequence[str]) -> list[TableName]:
+        """The tables of `namespace`."""
+        with translated(f"list the tables of '{'.'.join(namespace)}'"):
+            found = self._java.listTables(self._namespace(namespace))
+            return [TableName(self.name, tuple(namespace), table.name()) for table in found]
+
+    def has_namespace(self, namespace: Sequence[str]) -> bool:
+        with translated(f"look for namespace '{'.'.join(namespace)}'"):
+            return bool(self._java.namespaceExists(self._namespace(namespace)))
+
+    def has_table(self, name: TableName) -> bool:
+        with translated(f"look for table '{name}'"):
+            return bool(self._java.tableExists(self._identifier(name)))
+
+    def load(self, name: TableName) -> Table:
+        """The table as it is now; raises ConfigurationError if there is none."""
+        with translated(f"load table '{name}'"):
+            return Table(name, self._java.loadTable(self._identifier(name)))
+
+    def drop(self, name: TableName) -> None:
+        """Forget the table and delete its files."""
+        with translated(f"drop table '{name}'"):
+            self._java.dropTable(self._identifier(name), True)
+
+    def create_namespace(self, namespace: Sequence[str]) -> None:
+        """Create `namespace` and those above it, as far as they are not there."""
+        for depth in range(1, len(namespace) + 1):
+            part = namespace[:depth]
+            if not self.has_namespace(part):
+                with translated(f"create namespace '{'.'.join(part)}'", tolerate="AlreadyExistsException"):
+                    self._java.createNamespace(self._namespace(part))
+
+    def create(
+        self,
+        name: TableName,
+        schema: Schema,
+        partition: Sequence[PartitionField],
+        sort: Sequence[SortField],
+        properties: Mapping[str, str],
+    ) -> Table:
+        """Create the table, or load it if another process was faster."""
+        java_schema = self._schema(schema)
+        builder = self._java.buildTable(self._identifier(name), java_schema)
+        builder = builder.withPartitionSpec(self._spec(java_schema, partition))
+        builder = builder.withSortOrder(self._sort_order(java_schema, sort))
+        for key, value in properties.items():
+            builder = builder.withProperty(key, value)
+        with translated(f"create table '{name}'", tolerate="AlreadyExistsException"):
+            builder.create()
+        return self.load(name)
+
+    def _identifier(self, name: TableName) -> Any:
+        return self._jvm.org.apache.iceberg.catalog.TableIdentifier.of(self._namespace(name.namespace), name.table)
+
+    def _namespace(self, levels: Sequence[str]) -> Any:
+        return self._jvm.org.apache.iceberg.catalog.Namespace.of(java.string_array(levels))
+
+    def _schema(self, schema: Schema) -> Any:
+        spark_type = self._jvm.org.apache.spark.sql.types.DataType.fromJson(json.dumps(schema.to_spark_json()))
+        converted = self._jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(spark_type)
+        # Spark numbers fields from 0, which some REST servers take for "missing".
+        return self._jvm.org.apache.iceberg.types.TypeUtil.assignIncreasingFreshIds(converted)
+
+    def _spec(self, java_schema: Any, fields: Sequence[PartitionField]) -> Any:
+        builder = self._jvm.org.apache.iceberg.PartitionSpec.builderFor(java_schema)
+        for field in fields:
+            add = getattr(builder, field.transform)
+            builder = add(field.column) if field.parameter is None else add(field.column, field.parameter)
+        with translated("make the partition spec"):
+            return builder.build()
+
+    def _sort_order(self, java_schema: Any, fields: Sequence[SortField]) -> Any:
+        builder = self._jvm.org.apache.iceberg.SortOrder.builderFor(java_schema)
+        nulls = self._jvm.org.apache.iceberg.NullOrder
+        for field in fields:
+            add = builder.desc if field.descending else builder.asc
+            builder = add(field.column, nulls.NULLS_FIRST if field.nulls_first else nulls.NULLS_LAST)
+        return builder.build()

@@ -1,0 +1,44 @@
+"""Iceberg's exceptions as Calve's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from calve import gateway
+from calve.errors import CalveError, ConfigurationError, Conflict, NotPermitted, Unavailable
+
+_PACKAGE = r"org\.apache\.iceberg\.exceptions\."
+_KINDS: tuple[tuple[str, type[CalveError]], ...] = (
+    ("CommitFailedException", Conflict),
+    ("CommitStateUnknownException", Unavailable),
+    ("ServiceUnavailableException|ServiceFailureException|RuntimeIOException|RESTException", Unavailable),
+    ("NotAuthorizedException|ForbiddenException", NotPermitted),
+    ("NoSuchTableException|NoSuchNamespaceException|NoSuchIcebergTableException", ConfigurationError),
+    ("NotFoundException|ValidationException|BadRequestException", ConfigurationError),
+)
+
+
+@contextmanager
+def translated(what: str, tolerate: str = "") -> Iterator[None]:
+    """Turn what Java raises inside into our own errors, but for the class that is tolerated."""
+    try:
+        yield
+    except CalveError:
+        raise
+    except Exception as error:
+        if not gateway.is_foreign(error):
+            raise
+        text = gateway.trace(error)
+        if tolerate and re.search(rf"{_PACKAGE}{tolerate}\b", text):
+            return
+        raise _translate(text, what) from error
+
+
+def _translate(text: str, what: str) -> CalveError:
+    for names, kind in _KINDS:
+        match = re.search(rf"{_PACKAGE}(?:{names})\b:?[ \t]*(.*)", text)
+        if match:
+            return kind(f"Cannot {what}: {' '.join(match[1].split())[:600]}")
+    return gateway.classify(text, what)

@@ -1,0 +1,21 @@
+"""Names of tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TableName:
+    """A table by its Spark catalog, namespace and name."""
+
+    catalog: str
+    namespace: tuple[str, ...]
+    table: str
+
+    def __str__(self) -> str:
+        return ".".join((*self.namespace, self.table))
+
+    def sql(self) -> str:
+        """The name as Spark SQL reads it, whatever characters it has."""
+        return ".".join(f"`{part.replace('`', '``')}`" for part in (self.catalog, *self.namespace, self.table))

@@ -1,0 +1,71 @@
+"""One attempt to commit: a single compare-and-swap of the table's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from calve import crash, gateway
+from calve.errors import Conflict
+from calve.iceberg import java
+from calve.iceberg.failures import translated
+from calve.iceberg.table import Metadata, Table
+from calve.position import Mark
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The mark that a commit leaves on a base; `landed` if the base has that commit already."""
+
+    mark: Mark
+    landed: bool = False
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a commit brings: files, what its summary says besides the mark, and where its mark is kept."""
+
+    sink_id: str
+    branch: str
+    property: str
+    files: Iterable[Any] = ()
+    summary: Mapping[str, str] | None = None
+
+
+def attempt(table: Table, change: Change, propose: Callable[[Metadata], Proposal], place: str) -> Mark:
+    """Swap the table's metadata once for one that has the files and the mark of `change`.
+
+    `apply` refreshes the table and writes manifests for the base it saw. `propose` judges that very base,
+    and the catalog refuses the swap if the branch has moved since. Nothing is retried here and no file is
+    ever deleted: after an exception only the table itself can tell whether the swap took place.
+    """
+    with translated(f"commit to table '{table.name}'"):
+        expected = propose(table.metadata())
+        snapshot = _update(table, change, expected.mark).apply()
+        base = table.metadata()
+        proposal = propose(base)
+        if proposal.landed:
+            return proposal.mark
+        if proposal.mark.summary(change.sink_id) != expected.mark.summary(change.sink_id):
+            raise Conflict(f"Cannot commit to table '{table.name}': its mark changed under the commit")
+        crash.point(f"{place}.applied")
+        _swap(table, base, snapshot, change, proposal.mark)
+        crash.point(f"{place}.swapped")
+        return proposal.mark
+
+
+def _update(table: Table, change: Change, mark: Mark) -> Any:
+    update = table.java.newFastAppend().toBranch(change.branch)
+    for file in change.files:
+        update = update.appendFile(file)
+    for key, value in {**(change.summary or {}), **mark.summary(change.sink_id)}.items():
+        update = update.set(key, value)
+    return update
+
+
+def _swap(table: Table, base: Metadata, snapshot: Any, change: Change, mark: Mark) -> None:
+    builder = gateway.jvm().org.apache.iceberg.TableMetadata.buildFrom(base.java)
+    builder = builder.setBranchSnapshot(snapshot, change.branch)
+    builder = builder.setProperties(java.string_map({change.property: mark.dump()}))
+    table.java.operations().commit(base.java, builder.build())

@@ -1,0 +1,128 @@
+"""Tables, and what their metadata says."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from calve import gateway, schema
+from calve.iceberg.failures import translated
+from calve.iceberg.name import TableName
+from calve.partitioning import PartitionField
+from calve.position import SUMMARY_COMMIT, Ancestor, Mark, parse
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One snapshot of a table."""
+
+    id: int
+    parent: int | None
+    sequence: int
+    committed_ms: int
+    operation: str
+    summary: dict[str, str]
+
+
+class Metadata:
+    """One version of a table's metadata; it never changes."""
+
+    def __init__(self, java: Any) -> None:
+        self.java = java
+
+    @property
+    def uuid(self) -> str:
+        return str(self.java.uuid())
+
+    @property
+    def format_version(self) -> int:
+        return int(self.java.formatVersion())
+
+    @property
+    def location(self) -> str:
+        return str(self.java.location())
+
+    @property
+    def file(self) -> str:
+        """The path of the metadata file, as readers without a catalog want it."""
+        return str(self.java.metadataFileLocation())
+
+    @property
+    def last_sequence(self) -> int:
+        return int(self.java.lastSequenceNumber())
+
+    def properties(self) -> dict[str, str]:
+        return dict(self.java.properties())
+
+    def property(self, name: str) -> str | None:
+        value = self.java.properties().get(name)
+        return None if value is None else str(value)
+
+    def mark(self, name: str) -> Mark | None:
+        """The mark that the property `name` holds; raises ValueError if it holds something else."""
+        text = self.property(name)
+        return None if text is None else parse(text)
+
+    def schema(self) -> schema.Schema:
+        convert = gateway.jvm().org.apache.iceberg.spark.SparkSchemaUtil.convert
+        return schema.from_spark_json(json.loads(convert(self.java.schema()).json()))
+
+    def partition(self) -> tuple[PartitionField, ...]:
+        """The fields of the table's current partition spec."""
+        java_schema = self.java.schema()
+        fields = self.java.spec().fields()
+        return tuple(_partition_field(str(field.transform()), java_schema.findColumnName(field.sourceId())) for field in fields)
+
+    def head(self, branch: str) -> Any:
+        """The snapshot at the head of `branch`; a branch that does not exist yet begins at main's."""
+        ref = self.java.ref(branch)
+        return self.java.currentSnapshot() if ref is None else self.java.snapshot(ref.snapshotId())
+
+    def ancestors(self, branch: str) -> Iterator[Ancestor]:
+        """The snapshots of `branch`, newest first, as far as they are retained."""
+        snapshot = self.head(branch)
+        while snapshot is not None:
+            parent = snapshot.parentId()
+            yield Ancestor(snapshot.sequenceNumber(), snapshot.summary().get(SUMMARY_COMMIT), parent is not None)
+            snapshot = None if parent is None else self.java.snapshot(parent)
+
+    def snapshots(self) -> list[Snapshot]:
+        """All retained snapshots, oldest first."""
+        return [_snapshot(java) for java in self.java.snapshots()]
+
+
+class Table:
+    """An Iceberg table."""
+
+    def __init__(self, name: TableName, java: Any) -> None:
+        self.name = name
+        self.java = java
+
+    def metadata(self) -> Metadata:
+        """The metadata as last loaded."""
+        return Metadata(self.java.operations().current())
+
+    def refresh(self) -> Metadata:
+        """Load the metadata again and return it."""
+        with translated(f"load table '{self.name}'"):
+            return Metadata(self.java.operations().refresh())
+
+
+def _partition_field(transform: str, column: str) -> PartitionField:
+    match = re.fullmatch(r"(\w+)(?:\[(\d+)\])?", transform)
+    assert match is not None, transform
+    return PartitionField(match[1], column, int(match[2]) if match[2] else None)
+
+
+def _snapshot(java: Any) -> Snapshot:
+    return Snapshot(
+        id=java.snapshotId(),
+        parent=java.parentId(),
+        sequence=java.sequenceNumber(),
+        committed_ms=java.timestampMillis(),
+        operation=str(java.operation()),
+        summary=dict(java.summary()),
+    )

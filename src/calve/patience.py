@@ -1,0 +1,67 @@
+"""Waiting for services that went away, for as long as `retry_for` allows."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from calve.errors import CalveError, TryAgain
+
+Result = TypeVar("Result")
+
+FIRST_WAIT = 0.1
+LONGEST_WAIT = 5.0
+
+
+class Patience:
+    """How long a pipeline waits, counted from the first failure in a row."""
+
+    def __init__(
+        self,
+        retry_for: float,
+        notify: Callable[[str], None] = lambda line: None,
+        sleep: Callable[[float], object] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.retries = 0
+        self._retry_for = retry_for
+        self._notify = notify
+        self._sleep = sleep
+        self._clock = clock
+        self._since: float | None = None
+        self._failures = 0
+
+    def keep_trying(self, action: Callable[[], Result]) -> Result:
+        """Run `action` until it succeeds, fails for good, or patience runs out."""
+        while True:
+            try:
+                result = action()
+            except CalveError as error:
+                if not error.retryable:
+                    raise
+                self.wait(error)
+            else:
+                self.recovered()
+                return result
+
+    def wait(self, error: CalveError) -> None:
+        """Sleep before the next try; raises TryAgain when `retry_for` has passed since the first failure."""
+        now = self._clock()
+        self._since = now if self._since is None else self._since
+        left = self._since + self._retry_for - now
+        if left <= 0:
+            raise TryAgain(f"{error}; waited {self._retry_for:g} s (retry_for)") from error
+        if self._failures == 3:
+            self._notify(f"{error}; trying again for up to {left:.0f} s")
+        pause = min(FIRST_WAIT * 2.0**self._failures, LONGEST_WAIT) * random.uniform(0.75, 1.25)
+        self._failures += 1
+        self.retries += 1
+        self._sleep(min(pause, left))
+
+    def recovered(self) -> None:
+        """The service answers again."""
+        if self._failures > 3:
+            self._notify("the service answers again")
+        self._since, self._failures = None, 0
