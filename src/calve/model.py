@@ -4,19 +4,67 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
 import textwrap
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import CoreSchema, core_schema
+
+Path = tuple[str | int, ...]
+"""The keys and indexes that lead to a value of a declaration."""
+
+
+@dataclass(frozen=True, order=True)
+class Flaw:
+    """One thing wrong in a declaration, before its file and line are known."""
+
+    path: Path
+    message: str
+
+    def under(self, *path: str | int) -> Flaw:
+        """The same, seen from further out."""
+        return Flaw((*path, *self.path), self.message)
 
 
 class Model(BaseModel):
     """A declaration: frozen, and with no key that it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        allow_inf_nan=False,
+        validate_by_name=True,
+        protected_namespaces=(),
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, bool) and _is_number(cls.model_fields[str(info.field_name)].annotation):
+            raise ValueError("expected a number")
+        return value
+
+    def flaws(self) -> list[Flaw]:
+        """What is wrong with keys that are each right: two that contradict, one that has no effect."""
+        return []
+
+
+def _is_number(annotation: Any) -> bool:
+    types = set(get_args(annotation) or (annotation,))
+    return bool(types & {int, float}) and bool not in types
 
 
 @dataclass(frozen=True, order=True)
@@ -57,16 +105,24 @@ class Secret:
         return hash(("Secret", self._value))
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        from_text = core_schema.no_info_after_validator_function(cls, core_schema.str_schema(min_length=1))
-        return core_schema.json_or_python_schema(
-            json_schema=from_text,
-            python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), from_text]),
-            serialization=core_schema.plain_serializer_function_ser_schema(str),
-        )
+    def _validate(cls, value: Any) -> Secret:
+        if isinstance(value, Secret):
+            return value
+        if not isinstance(value, str):
+            raise ValueError("expected text; put the value in quotes")
+        if not value:
+            raise ValueError("must not be empty")
+        return cls(value)
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        shown = core_schema.plain_serializer_function_ser_schema(str)
+        return core_schema.no_info_plain_validator_function(cls._validate, serialization=shown)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         return {"type": "string", "writeOnly": True}
 
 
@@ -78,22 +134,26 @@ def _seconds(value: Any) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         seconds = float(value)
     else:
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", value) if isinstance(value, str) else None
+        match = (
+            re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", value) if isinstance(value, str) else None
+        )
         if match is None:
             raise ValueError("not a duration; write a number and a unit, such as 500ms, 30s, 10m, 2h or 7d")
-        seconds = float(match[1]) * _UNITS[match[2]]
+        seconds = float(match[1]) * _UNITS[match[2] or "s"]
     if seconds < 0:
         raise ValueError("a duration cannot be negative")
     return seconds
 
 
 def _bytes(value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?i?B)\s*", value, re.I) if isinstance(value, str) else None
+    text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?i?B)?\s*", text, re.IGNORECASE)
     if match is None:
         raise ValueError("not a size; write a number and a unit, such as 512KiB, 1MiB or 2GB")
-    return int(float(match[1]) * _SIZES[match[2].upper()])
+    size = int(float(match[1]) * _SIZES[(match[2] or "B").upper()])
+    if size < 1:
+        raise ValueError("a size must be at least one byte")
+    return size
 
 
 def _name(value: str) -> str:
@@ -102,11 +162,37 @@ def _name(value: str) -> str:
     return value
 
 
+def _text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else value
+
+
+def is_uri(value: str) -> bool:
+    """Whether `value` names its scheme, as in `s3://bucket/path` or `file:/path`."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", value) is not None
+
+
+def _location(value: str, info: ValidationInfo) -> str:
+    if not value:
+        raise ValueError("must not be empty")
+    if is_uri(value):
+        return value
+    directory = (info.context or {}).get("directory") or os.getcwd()
+    return os.path.normpath(os.path.join(directory, os.path.expanduser(value)))
+
+
 Duration = Annotated[float, BeforeValidator(_seconds, json_schema_input_type=str | int | float)]
 """A length of time, held in seconds."""
 
 Size = Annotated[int, BeforeValidator(_bytes, json_schema_input_type=str | int)]
 """A number of bytes."""
+
+Text = Annotated[str, BeforeValidator(_text, json_schema_input_type=str | int | bool)]
+"""The value of a property that is passed on: text, or a whole number or true or false, which become text."""
+
+Location = Annotated[str, AfterValidator(_location)]
+"""A URI, or a path; a relative path is one from the directory of the declaration's file."""
 
 Name = Annotated[str, AfterValidator(_name)]
 """The name of a source, sink or pipeline."""
