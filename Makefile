@@ -1,0 +1,106 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+BIN := $(CURDIR)/.venv/bin
+DEMO := .cache/demo
+FAST := not spark and not kafka and not rest and not full
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet
+
+export CALVE_JARS ?= $(CURDIR)/.cache/jars
+export PYTHON
+
+.PHONY: help
+help: ## Explain the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+.PHONY: demo
+demo: ready ## Set up, then stream generated orders into a local Iceberg table and show them
+	@rm -rf $(DEMO)
+	@$(BIN)/calve init $(DEMO)
+	@cd $(DEMO) && $(BIN)/calve run --once
+	@cd $(DEMO) && $(BIN)/calve read orders --limit 10
+	@echo "The table is in $(DEMO)/warehouse. Look further: cd $(DEMO) && $(BIN)/calve snapshots orders"
+
+.PHONY: test
+test: setup lint ## Set up, then run every test but the full counts, with coverage (fails below 90 %)
+	@rm -rf .cache/coverage && mkdir -p .cache/coverage
+	$(BIN)/coverage run -m pytest -m "not full"
+	@$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+.PHONY: test-fast
+test-fast: .venv/.test ## The tests that need neither Spark nor a server, in seconds
+	$(BIN)/python -m pytest -q -m "$(FAST)"
+
+.PHONY: test-all
+test-all: setup lint ## Every test, full counts included
+	$(BIN)/python -m pytest
+
+.PHONY: lint
+lint: .venv/.test ## Style (ruff), types (mypy) and layers (import-linter)
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "Not formatted: run make format"; exit 1; }
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo > .cache/layers.log || { cat .cache/layers.log; exit 1; }
+
+.PHONY: format
+format: .venv/.test ## Format the code and fix what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: bench
+bench: setup ## The benchmarks: ratios in one run
+	$(BIN)/python -m bench
+
+.PHONY: docs
+docs: .venv/.test ## Write the reference pages of docs/ from the models
+	$(BIN)/python scripts/docs.py
+
+.PHONY: setup
+setup: .venv/.test jdk .cache/jars.stamp .cache/servers.stamp ## Python packages, Java and jars for everything above; a second time does nothing
+
+.PHONY: lock
+lock: .venv/bin/python ## Write the requirements locks anew
+	@$(PIP) --target .cache/uv uv
+	.cache/uv/bin/uv pip compile $(UV) --extra build pyproject.toml -o requirements.lock
+	.cache/uv/bin/uv pip compile $(UV) --all-extras -c requirements.lock pyproject.toml -o requirements-test.lock
+UV := --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header --upgrade
+
+.PHONY: clean
+clean: ## Remove the environment, the jars and everything else that was made
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist
+
+.PHONY: ready java jdk
+ready: .venv/.runtime java .cache/jars.stamp
+
+java: .venv/.runtime
+	@scripts/setup java
+
+jdk: .venv/.runtime
+	@scripts/setup jdk
+
+.venv/bin/python:
+	@scripts/setup venv
+
+.venv/.runtime: requirements.lock pyproject.toml | .venv/bin/python
+	@echo "Installing the Python packages of requirements.lock into .venv"
+	@$(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@mkdir -p .cache && touch $@
+
+.venv/.test: requirements-test.lock .venv/.runtime
+	@echo "Installing the Python packages of requirements-test.lock into .venv"
+	@$(PIP) --require-hashes -r requirements-test.lock
+	@touch $@
+
+.cache/jars.stamp: src/calve/runtime/jars.lock | java
+	@echo "Fetching the jars of src/calve/runtime/jars.lock"
+	@$(BIN)/python -m calve.runtime.jars
+	@touch $@
+
+.cache/servers.stamp: tests/servers/jars.lock | jdk .cache/jars.stamp
+	@echo "Fetching the jars of tests/servers/jars.lock"
+	@$(BIN)/python -m calve.runtime.jars --lock tests/servers/jars.lock
+	@touch $@
