@@ -1,0 +1,184 @@
+"""The way into the JVM, and the translation of what it and Spark raise into Calve's own errors."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from calve.errors import BadRecord, CalveError, ConfigurationError, DataRefused, NotPermitted, Unavailable
+
+_MARKER = "calve-bad-record "
+_LONGEST = 600
+
+
+def jvm() -> Any:
+    """The JVM of the running Spark."""
+    from pyspark import SparkContext
+
+    running = SparkContext._active_spark_context
+    if running is None or running._jvm is None:
+        raise CalveError("Cannot reach the JVM: no Spark session is running")
+    return running._jvm
+
+
+class WorkerError(Exception):
+    """A bad record on its way out of a Python worker, of which Spark passes on nothing but the text."""
+
+    def __init__(self, error: BadRecord) -> None:
+        super().__init__(_MARKER + json.dumps({"place": error.place, "reason": error.reason}))
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn what Java and Spark raise inside into our own errors; `what` completes "Cannot …"."""
+    try:
+        yield
+    except CalveError:
+        raise
+    except Exception as error:
+        if not is_foreign(error):
+            raise
+        raise translate(error, what) from error
+
+
+def translate(error: BaseException, what: str) -> CalveError:
+    """Our own error for one of Java, Py4J or Spark; one line that begins with "Cannot <what>"."""
+    return classify(trace(error), what)
+
+
+def trace(error: BaseException) -> str:
+    """The Java stack trace behind `error`, or its text where there is none."""
+    stack = getattr(error, "_stackTrace", None)
+    if isinstance(stack, str):
+        return f"{type(error).__module__}.{type(error).__name__}: {getattr(error, '_desc', '')}\n{stack}"
+    origin = getattr(error, "java_exception", None)
+    if origin is not None:
+        try:
+            return str(jvm().org.apache.spark.util.Utils.exceptionString(origin))
+        except Exception:
+            return str(error)
+    return f"{type(error).__module__}.{type(error).__name__}: {error}"
+
+
+def is_foreign(error: BaseException) -> bool:
+    return any(owner.__module__.partition(".")[0] in ("py4j", "pyspark") for owner in type(error).__mro__)
+
+
+@dataclass(frozen=True)
+class _Cause:
+    """One exception of a stack trace."""
+
+    name: str
+    message: str
+
+    @property
+    def reason(self) -> str:
+        return self.message or self.name.rpartition(".")[2]
+
+
+_CAUSE = re.compile(r"^\s*(?:Caused by: )?((?:[a-z]\w*\.)+[A-Z][\w$]*)(?::[ \t]*(.*))?$", re.M)
+
+
+def _causes(text: str) -> list[_Cause]:
+    return [_Cause(match[1], (match[2] or "").strip()) for match in _CAUSE.finditer(text)]
+
+
+_AWAY = re.compile(
+    r"\.(ConnectException|UnknownHostException|NoRouteToHostException|SocketTimeoutException|SocketException"
+    r"|HttpHostConnectException|ConnectTimeoutException|NoHttpResponseException|ConnectionClosedException"
+    r"|ServiceUnavailableException|ServiceFailureException|TimeoutException|DisconnectException|NetworkException"
+    r"|BrokerNotAvailableException|LeaderNotAvailableException|CoordinatorNotAvailableException"
+    r"|NotLeaderOrFollowerException|BrokerUnavailableException|Py4JNetworkError)$"
+)
+_AWAY_WORDS = re.compile(
+    r"No resolvable bootstrap urls|SQLITE_BUSY|database is locked|Connection reset|Connection refused"
+)
+_REFUSED = re.compile(
+    r"\.(\w*AuthenticationException|\w*AuthorizationException|NotAuthorizedException|ForbiddenException"
+    r"|AccessDeniedException|AccessControlException|InvalidCredentialsException|SaslException|SSLHandshakeException)$"
+)
+_REFUSED_WORDS = re.compile(r"\(Service: \w+, Status Code: 40[13]|SQLITE_READONLY|[Pp]ermission denied")
+_NULL = re.compile(
+    r"NOT_NULL_ASSERT_VIOLATION|[Nn]ull value appeared in non-nullable|NOT_NULL_CONSTRAINT_VIOLATION"
+)
+_FILE = re.compile(r"\[FAILED_READ_FILE[.\w]*\].*?reading file (?:file:/*)?(/?\S+?)\.(?:\s|$)")
+_ANALYSIS = re.compile(
+    r"\.(AnalysisException|ParseException|ExtendedAnalysisException|NoSuchTableException)$"
+)
+
+
+def classify(text: str, what: str) -> CalveError:
+    """Our own error for a Java stack trace."""
+    return _bad_record(text) or _by_cause(_causes(text), what) or _by_text(text, what) or _unknown(text, what)
+
+
+def _bad_record(text: str) -> BadRecord | None:
+    start = text.find(_MARKER)
+    if start < 0:
+        return None
+    found, _ = json.JSONDecoder().raw_decode(text, start + len(_MARKER))
+    return BadRecord(found["place"], found["reason"])
+
+
+def _by_cause(causes: list[_Cause], what: str) -> CalveError | None:
+    for cause in reversed(causes):
+        if _REFUSED.search(cause.name) or _REFUSED_WORDS.search(cause.message):
+            return NotPermitted(_line(what, cause.reason))
+    for cause in reversed(causes):
+        if _AWAY.search(cause.name) or _AWAY_WORDS.search(cause.message):
+            return Unavailable(_line(what, cause.reason))
+    return None
+
+
+def _by_text(text: str, what: str) -> CalveError | None:
+    if _NULL.search(text):
+        return DataRefused(_line(what, "a NULL is about to be written to a column that is NOT NULL"))
+    file = _FILE.search(text)
+    if file:
+        return BadRecord(f"file '{file[1]}'", _file_reason(text))
+    analysis = next((cause for cause in _causes(text) if _ANALYSIS.search(cause.name)), None)
+    return (
+        ConfigurationError(_line(what, first_sentence(analysis.reason))) if analysis else _python(text, what)
+    )
+
+
+def _file_reason(text: str) -> str:
+    causes = [cause for cause in _causes(text) if "FAILED_READ_FILE" not in cause.message and cause.message]
+    return _clip(causes[-1].message) if causes else "it cannot be read"
+
+
+_PYTHON = re.compile(r"^  File \"([^\"]+)\", line \d+, in \S+\n(?:    .*\n)*(?=([\w.]+(?:: .*)?)$)", re.M)
+
+
+def _python(text: str, what: str) -> CalveError | None:
+    """The error for an exception in a Python worker: in our code a bug, in the user's the declaration's."""
+    raised = list(_PYTHON.finditer(text))
+    if not raised or "PythonException" not in text:
+        return None
+    kind = CalveError if "/calve/" in raised[-1][1] else ConfigurationError
+    return kind(_line(what, raised[-1][2]))
+
+
+def _unknown(text: str, what: str) -> CalveError:
+    causes = _causes(text)
+    return CalveError(_line(what, causes[-1].reason if causes else text))
+
+
+def first_sentence(message: str) -> str:
+    """The first sentence of one of Spark's messages, without its error class and its error state."""
+    plain = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", message.strip())
+    plain = re.sub(r"\s*SQLSTATE: \w+.*$", "", plain, flags=re.S)
+    return re.split(r"\.\s|\n|;\s*line \d+ pos", plain, maxsplit=1)[0].rstrip(". ")
+
+
+def _line(what: str, why: str) -> str:
+    return f"Cannot {what}: {_clip(why)}"
+
+
+def _clip(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

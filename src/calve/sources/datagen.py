@@ -1,0 +1,111 @@
+"""Rows that are made up: the same seed makes the same rows, however often and wherever they are read."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from calve.position import Position
+from calve.schema import Schema
+from calve.sources.generators import (
+    AnyGenerator,
+    ChoiceGenerator,
+    DecimalGenerator,
+    Draw,
+    Named,
+    SequenceGenerator,
+    StringGenerator,
+    TimestampGenerator,
+)
+from calve.sources.source import Limits, Source, Waiting
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame, SparkSession
+
+_ROWS_OF_A_TASK = 50_000
+_BYTES_OF_A_FIELD = 12
+
+
+def _orders() -> dict[str, AnyGenerator]:
+    return {
+        "id": SequenceGenerator(),
+        "customer": StringGenerator(template="customer-{}", distinct=10_000),
+        "status": ChoiceGenerator(values=["new", "paid", "shipped", "returned"], weights=[4, 3, 2, 1]),
+        "amount": DecimalGenerator.model_validate({"min": 1, "max": 5000}),
+        "region": ChoiceGenerator(values=["africa", "america", "asia", "europe", "oceania"]),
+        "order_date": TimestampGenerator(),
+    }
+
+
+class DatagenSource(Source):
+    """Generated rows, deterministic by `seed`."""
+
+    connector: ClassVar[str] = "datagen"
+
+    rows_per_second: int | None = Field(default=None, ge=1)
+    """How many rows turn up in a second, the first second's at once.
+
+    Left out: 1000, or all of them at once where `rows` is given. The pace begins anew with each start.
+    """
+
+    rows: int | None = Field(default=None, ge=0)
+    """How many rows there are in all; endless when left out."""
+
+    seed: int = 0
+    """What the values are drawn from: the same seed gives the same rows."""
+
+    fields: dict[str, Named] = Field(default_factory=_orders, min_length=1)
+    """The columns: a name and its generator each. Default: orders of a shop."""
+
+    _paced: tuple[int, float] | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _has_distinct_names(self) -> DatagenSource:
+        if len({name.lower() for name in self.fields}) < len(self.fields):
+            raise ValueError("two fields have the same name")
+        return self
+
+    def columns(self) -> Schema:
+        return Schema(tuple(generator.column(name) for name, generator in self.fields.items()))
+
+    def identity(self) -> str:
+        return f"datagen:{self.seed}"
+
+    def start(self) -> Position:
+        return {"row": 0}
+
+    def latest(self, after: Position, limits: Limits) -> Waiting:
+        begin = int(after["row"])
+        there = max(begin, self._there(begin))
+        end = min(there, begin + limits.rows)
+        count = end - begin
+        size = count * len(self.fields) * _BYTES_OF_A_FIELD
+        return Waiting(
+            {"row": end}, count, size, more=end < there, ended=self.rows is not None and end >= self.rows
+        )
+
+    def _there(self, begin: int) -> int:
+        """The number of rows that have turned up."""
+        if self.rows is not None and self.rows_per_second is None:
+            return self.rows
+        if self._paced is None:
+            self._paced = (begin, time.monotonic() - 1)
+        row, since = self._paced
+        there = row + int((self.rows_per_second or 1000) * (time.monotonic() - since))
+        return there if self.rows is None else min(there, self.rows)
+
+    def read(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
+        begin, end = int(after["row"]), int(to["row"])
+        tasks = min(spark.sparkContext.defaultParallelism, -(-(end - begin) // _ROWS_OF_A_TASK))
+        numbers = spark.range(begin, end, 1, max(1, tasks))
+        generators = self.fields.items()
+        return numbers.select(
+            *(g.expression(Draw(numbers["id"], self.seed, n)).alias(n) for n, g in generators)
+        )
+
+    def check(self) -> list[str]:
+        rows = "endless rows" if self.rows is None else f"{self.rows} rows"
+        return [f"{rows} of {len(self.fields)} fields"]
