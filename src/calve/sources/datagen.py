@@ -101,10 +101,10 @@ class DatagenSource(Source):
         begin, end = int(after["row"]), int(to["row"])
         tasks = min(spark.sparkContext.defaultParallelism, -(-(end - begin) // _ROWS_OF_A_TASK))
         numbers = spark.range(begin, end, 1, max(1, tasks))
-        generators = self.fields.items()
-        return numbers.select(
-            *(g.expression(Draw(numbers["id"], self.seed, n)).alias(n) for n, g in generators)
-        )
+        return numbers.select(*(self._column(numbers["id"], name) for name in self.fields))
+
+    def _column(self, row: Expression, name: str) -> Expression:
+        return self.fields[name].expression(Draw(row, self.seed, name)).alias(name)
 
     def check(self) -> list[str]:
         rows = "endless rows" if self.rows is None else f"{self.rows} rows"

@@ -8,7 +8,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from calve.model import Duration, Model
 from calve.schema import Column, Decimal, Primitive, Type
@@ -409,19 +409,23 @@ def _named(value: Any) -> Any:
     return {"type": value} if isinstance(value, str) else value
 
 
-AnyGenerator = Annotated[
-    SequenceGenerator
-    | IntGenerator
-    | BigintGenerator
-    | DoubleGenerator
-    | DecimalGenerator
-    | ChoiceGenerator
-    | StringGenerator
-    | BooleanGenerator
-    | TimestampGenerator
-    | DateGenerator
-    | UuidGenerator,
-    Field(discriminator="type"),
-]
-Named = Annotated[AnyGenerator, BeforeValidator(_named)]
+def _tag(value: Any) -> str | None:
+    name = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return name if isinstance(name, str) else None
+
+
+AnyGenerator = (
+    Annotated[SequenceGenerator, Tag("sequence")]
+    | Annotated[IntGenerator, Tag("int")]
+    | Annotated[BigintGenerator, Tag("bigint")]
+    | Annotated[DoubleGenerator, Tag("double")]
+    | Annotated[DecimalGenerator, Tag("decimal")]
+    | Annotated[ChoiceGenerator, Tag("choice")]
+    | Annotated[StringGenerator, Tag("string")]
+    | Annotated[BooleanGenerator, Tag("boolean")]
+    | Annotated[TimestampGenerator, Tag("timestamp")]
+    | Annotated[DateGenerator, Tag("date")]
+    | Annotated[UuidGenerator, Tag("uuid")]
+)
+Named = Annotated[AnyGenerator, Discriminator(_tag), BeforeValidator(_named)]
 """A generator: its name alone, or its name as `type` with its options."""
