@@ -1,0 +1,5 @@
+"""`python -m calve.cli`."""
+
+from calve.cli.app import main
+
+main()

@@ -1,0 +1,116 @@
+"""The command line: verbs, errors as one line, exit codes."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from calve import crash
+from calve.errors import CalveError, exit_code
+
+VERBS = {
+    "check": "Reach every source and sink and say what was tried.",
+    "connectors": "List the connectors and their keys.",
+    "init": "Write a small project that runs as it is.",
+    "plan": "Show what a run would create and where it would begin; change nothing.",
+    "read": "Show rows of a table.",
+    "repair": "Decide where a pipeline that refuses to start begins.",
+    "run": "Run pipelines.",
+    "schema": "Print the JSON schema of declarations.",
+    "snapshots": "List the snapshots of a table.",
+    "status": "Show how the pipelines of this project are doing.",
+    "validate": "Check a declaration without reaching anything.",
+}
+"""Every verb and what it is for; `calve.cli.<verb>` is imported when it is used."""
+
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+class Verbs(click.Group):
+    """The verbs, imported one at a time so that help answers at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"calve.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(VERBS.items()))
+
+
+@click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="calve", message="calve %(version)s")
+def app() -> None:
+    """Streams data into Apache Iceberg tables, exactly once."""
+
+
+def config_option(verb: Verb) -> Verb:
+    """`--config`, which every verb takes that reads a declaration."""
+    return click.option(
+        "--config", "-c", type=click.Path(path_type=Path), default=Path("calve.yaml"), show_default=True,
+        help="The declaration: a file, or a directory that holds a calve.yaml.",
+    )(verb)  # fmt: skip
+
+
+def debug_option(verb: Verb) -> Verb:
+    """`--debug`, which brings back stack traces and Spark's own messages."""
+    return click.option("--debug", is_flag=True, help="Show stack traces and what Spark says.")(verb)
+
+
+def output_option(verb: Verb) -> Verb:
+    """`--output`, which every verb takes that only reads."""
+    return click.option(
+        "--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True,
+        help="How the result is printed.",
+    )(verb)  # fmt: skip
+
+
+def say(line: str) -> None:
+    """A message for the person at the terminal; data goes to stdout."""
+    click.echo(line, err=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The entry point."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(run(given))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one verb; the exit code."""
+    debug = "--debug" in arguments
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.getLogger("calve").setLevel(logging.DEBUG if debug else logging.INFO)
+    crash.load_environment()
+    try:
+        result = app.main(list(arguments), prog_name="calve", standalone_mode=False)
+    except click.exceptions.Abort:
+        return 130
+    except click.ClickException as error:
+        say(f"{error.format_message()}; see 'calve --help'")
+        return 64
+    except CalveError as error:
+        say(str(error))
+        _explain(debug)
+        return exit_code(error)
+    except Exception as error:
+        say(f"Calve has a bug: {type(error).__name__}: {error}; run again with --debug and report what it prints")
+        _explain(debug)
+        return 70
+    return result if isinstance(result, int) else 0
+
+
+def _explain(debug: bool) -> None:
+    if debug:
+        logging.getLogger("calve").exception("")

@@ -1,0 +1,26 @@
+"""When a commit is due. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calve.sources.source import Waiting
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What makes a commit due, whichever comes first."""
+
+    rows: int
+    seconds: float
+    bytes: int | None = None
+
+
+def is_due(waiting: Waiting, thresholds: Thresholds, elapsed: float, *, at_once: bool = False) -> bool:
+    """Whether what waits is to be committed now, `elapsed` seconds after the last commit."""
+    if waiting.rows == 0:
+        return False
+    if at_once or waiting.more or waiting.ended:
+        return True
+    enough_bytes = thresholds.bytes is not None and waiting.bytes >= thresholds.bytes
+    return waiting.rows >= thresholds.rows or enough_bytes or elapsed >= thresholds.seconds

@@ -1,0 +1,75 @@
+"""What a pipeline tells of itself while it runs, kept in `.calve/status`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger("calve")
+
+
+@dataclass
+class Status:
+    """What is known of one pipeline's run."""
+
+    pipeline: str
+    table: str = ""
+    state: str = "starting"
+    pid: int = field(default_factory=os.getpid)
+    started: float = field(default_factory=time.time)
+    epoch: int = 0
+    rows: int = 0
+    bytes: int = 0
+    batches: int = 0
+    files: int = 0
+    retries: int = 0
+    waiting: int = 0
+    commit_seconds: float = 0.0
+    stage_seconds: float = 0.0
+    last_commit: float | None = None
+    position: Any = None
+    message: str = ""
+
+
+class Report:
+    """The status of one run, in memory for the terminal and in a file for other processes."""
+
+    def __init__(self, pipeline: str, folder: Path | None = None) -> None:
+        self.status = Status(pipeline)
+        self._file = folder / f"{pipeline}.json" if folder else None
+        self._lock = threading.Lock()
+
+    def update(self, **values: Any) -> None:
+        """Change the status and keep it."""
+        with self._lock:
+            for name, value in values.items():
+                setattr(self.status, name, value)
+            self._write()
+
+    def add(self, **amounts: float) -> None:
+        """Count."""
+        self.update(**{name: getattr(self.status, name) + amount for name, amount in amounts.items()})
+
+    def notice(self, line: str) -> None:
+        """Say something that the operator should know."""
+        log.warning("%s: %s", self.status.pipeline, line)
+        self.update(message=line)
+
+    def _write(self) -> None:
+        if self._file is None:
+            return
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._file.with_suffix(".tmp")
+        fresh.write_text(json.dumps(asdict(self.status), default=str))
+        fresh.replace(self._file)
+
+
+def read(folder: Path) -> list[Status]:
+    """The status of all pipelines that ran beside a declaration."""
+    return [Status(**json.loads(file.read_text())) for file in sorted(folder.glob("*.json"))]

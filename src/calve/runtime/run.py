@@ -1,0 +1,104 @@
+"""Runs the pipelines of a project side by side in one process."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from calve.project import Project, ResolvedPipeline
+from calve.runtime import session
+from calve.runtime.report import Report
+from calve.runtime.runner import Runner
+from calve.runtime.stop import Stop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("calve")
+
+
+@dataclass
+class Run:
+    """One pipeline in a thread of its own, and how it ended."""
+
+    pipeline: ResolvedPipeline
+    report: Report
+    error: BaseException | None = None
+    ended: float = 0.0
+
+
+def state_folder(project: Project) -> Path:
+    """Where a project's disposable state is kept."""
+    return project.directory / ".calve"
+
+
+def open_spark(
+    project: Project,
+    pipelines: Sequence[ResolvedPipeline],
+    debug: bool = False,
+    progress: Callable[[str], None] = lambda line: None,
+) -> SparkSession:
+    """Start Spark with what `pipelines` need."""
+    components = {jar for pipeline in pipelines for jar in (*pipeline.source.jars, *pipeline.sink.catalog.jars)}
+    logs = None if debug else state_folder(project) / "logs" / "spark.log"
+    return session.start(project.spark, components, logs, progress)
+
+
+def run(
+    spark: SparkSession,
+    project: Project,
+    pipelines: Sequence[ResolvedPipeline],
+    stop: Stop,
+    once: bool = False,
+    watch: Callable[[Sequence[Run]], None] = lambda runs: None,
+) -> list[Run]:
+    """Run `pipelines` until none is left; one that fails does not hold up the others."""
+    folder = state_folder(project) / "status"
+    runs = [Run(pipeline, Report(pipeline.name, folder)) for pipeline in pipelines]
+    threads = [threading.Thread(target=_run, args=(spark, one, stop, once), name=one.pipeline.name) for one in runs]
+    for thread in threads:
+        thread.daemon = True
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        watch(runs)
+        next(thread for thread in threads if thread.is_alive() or thread is threads[-1]).join(0.2)
+    watch(runs)
+    return runs
+
+
+def first_error(runs: Sequence[Run]) -> BaseException | None:
+    """The failure that came first; its code is the process's."""
+    failed = [one for one in runs if one.error is not None]
+    return min(failed, key=lambda one: one.ended).error if failed else None
+
+
+def summary(one: Run) -> str:
+    """How a pipeline ended, in one line."""
+    status = one.report.status
+    if one.error is not None:
+        return f"{status.pipeline}: {one.error}"
+    if not status.batches:
+        return f"{status.pipeline}: nothing new for table '{status.table}'"
+    return f"{status.pipeline}: {status.rows:,} rows in {status.batches:,} commits to table '{status.table}'"
+
+
+def _run(spark: SparkSession, one: Run, stop: Stop, once: bool) -> None:
+    one.report.update(state="starting")
+    try:
+        branch = session.branch_off(spark, [one.pipeline.sink.catalog])
+        Runner(one.pipeline, branch, stop, one.report, once).run()
+    except BaseException as error:
+        _fail(one, error)
+        log.debug("%s ended", one.pipeline.name, exc_info=True)
+    else:
+        one.report.update(state="stopped" if stop.is_requested() else "done")
+
+
+def _fail(one: Run, error: BaseException) -> None:
+    one.error, one.ended = error, time.monotonic()
+    one.report.update(state="failed", message=str(error))

@@ -1,0 +1,128 @@
+"""The loop of a pipeline: what is there, is it due, run the batch, commit, tell the source."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from calve import crash
+from calve.iceberg.stage import Staged
+from calve.patience import Patience
+from calve.position import Position
+from calve.project import ResolvedPipeline
+from calve.runtime.due import Thresholds, is_due
+from calve.runtime.report import Report
+from calve.runtime.stop import Stop
+from calve.schema import Schema
+from calve.sink.writer import Writer, columns_of
+from calve.sources.source import Limits, Waiting
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+POLL = 0.5
+REFRESH = 3600.0
+
+
+class Runner:
+    """One life of one pipeline."""
+
+    def __init__(
+        self, pipeline: ResolvedPipeline, spark: SparkSession, stop: Stop, report: Report, once: bool = False
+    ) -> None:
+        self._source = pipeline.source
+        self._sink = pipeline.sink
+        self._transforms = pipeline.transforms
+        self._sink_id = pipeline.sink_id
+        self._spark = spark
+        self._stop = stop
+        self._report = report
+        self._once = once
+        self._limits = Limits(self._sink.max_batch_size)
+        self._thresholds = Thresholds(self._sink.batch_size, self._sink.flush_interval_secs, self._sink.minimum_size)
+        self._patience = Patience(self._sink.retry_for, report.notice, stop.wait)
+        self._committed = time.monotonic()
+
+    def run(self) -> None:
+        """Run until the source has ended, the end is asked for or, with `once`, nothing is waiting."""
+        writer = Writer(self._spark, self._sink, self._sink_id, self._patience)
+        self._report.update(table=str(writer.name))
+        after = self._open(writer)
+        while after is not None and not self._stop.is_requested():
+            crash.point("plan.before")
+            waiting = self._waiting(after)
+            crash.point("plan.after")
+            if is_due(waiting, self._thresholds, time.monotonic() - self._committed, at_once=self._once):
+                after = self._batch(writer, after, waiting)
+                if self._is_last(waiting):
+                    break
+            elif waiting.rows == 0 and (self._once or waiting.ended):
+                break
+            else:
+                self._stop.wait(POLL)
+
+    def _open(self, writer: Writer) -> Position | None:
+        """Find out where to begin and take the epoch; None if there is nothing to do."""
+        identity = self._patience.keep_trying(self._source.identity)
+        columns = self._patience.keep_trying(self.columns)
+        mark = self._patience.keep_trying(lambda: writer.find(identity, columns))
+        start = mark.position if mark else self._patience.keep_trying(self._source.start)
+        if self._once and self._waiting(start).rows == 0:
+            return None
+        held = writer.open(identity, start, columns)
+        self._report.update(state="running", epoch=held.epoch, position=held.position)
+        return held.position
+
+    def columns(self) -> Schema:
+        """The columns of the rows that reach the sink."""
+        declared = self._source.columns()
+        if declared is not None and not self._transforms:
+            return declared
+        start = self._source.start()
+        return columns_of(self._frame(start, start))
+
+    def _waiting(self, after: Position) -> Waiting:
+        waiting = self._patience.keep_trying(lambda: self._source.latest(after, self._limits))
+        self._report.status.waiting = waiting.rows
+        return waiting
+
+    def _is_last(self, waiting: Waiting) -> bool:
+        return waiting.ended or (self._once and not waiting.more)
+
+    def _batch(self, writer: Writer, after: Position, waiting: Waiting) -> Position:
+        """Run one batch; returns the position behind it."""
+        begun = time.monotonic()
+        staged = self._patience.keep_trying(lambda: self._stage(writer, after, waiting))
+        if staged.rows == 0 and begun - self._committed < REFRESH:
+            return waiting.to
+        written = time.monotonic()
+        writer.commit(staged, waiting.to)
+        self._committed = time.monotonic()
+        self._acknowledge(waiting.to)
+        self._report.add(
+            rows=staged.rows,
+            bytes=staged.bytes,
+            batches=1,
+            files=len(staged.files),
+            stage_seconds=written - begun,
+            commit_seconds=self._committed - written,
+        )
+        self._report.update(position=waiting.to, last_commit=time.time(), retries=self._patience.retries)
+        crash.point("batch.end")
+        return waiting.to
+
+    def _stage(self, writer: Writer, after: Position, waiting: Waiting) -> Staged:
+        frame = self._frame(after, waiting.to)
+        crash.point("read.after")
+        return writer.stage(frame, waiting.rows)
+
+    def _frame(self, after: Position, to: Position) -> DataFrame:
+        frame = self._source.read(self._spark, after, to)
+        for transform in self._transforms:
+            frame = transform.apply(frame)
+        return frame
+
+    def _acknowledge(self, position: Position) -> None:
+        crash.point("acknowledge.before")
+        self._patience.keep_trying(lambda: self._source.acknowledge(position))
+        crash.point("acknowledge.after")

@@ -1,0 +1,113 @@
+"""Catalogs, jars and settings become a SparkSession."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from calve import gateway
+from calve.catalogs import Catalog
+from calve.project import SparkSettings
+from calve.runtime import jars, java, package
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FIXED = {
+    "spark.app.name": "calve",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # ${env:NAME} in a SQL text would be replaced by the value, secrets included.
+    "spark.sql.variable.substitute": "false",
+    "spark.redaction.regex": "(?i)secret|password|token|credential|access[._-]?key|jaas|authorization|connection-string|sas",
+    # Staging looks this catalog up in whatever session the DataFrame belongs to.
+    "spark.sql.catalog.default_rewrite_catalog": "org.apache.iceberg.spark.SparkRewriteTableCatalog",
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+}
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.shuffle.partitions": "8",
+}
+_LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def start(
+    settings: SparkSettings,
+    components: Iterable[str],
+    log: Path | None,
+    progress: Callable[[str], None] = lambda line: None,
+) -> SparkSession:
+    """Start Spark with the jars of `components`; what it says goes to `log`, or to the terminal without one."""
+    java.use()
+    files = jars.resolve(jars.needed({"core", *components}), progress=progress)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.config(map=settings_map(settings, files))
+    with _output_to(log), gateway.translated("start Spark"):
+        spark = builder.getOrCreate()
+    if not _is_local(settings.master):
+        spark.sparkContext.addPyFile(str(package.archive()))
+    return spark
+
+
+def settings_map(settings: SparkSettings, files: Iterable[Path]) -> dict[str, str]:
+    """Everything that Spark is started with."""
+    local = _is_local(settings.master)
+    return {
+        **_DEFAULTS,
+        **(_LOCAL if local else {}),
+        **({"spark.pyspark.python": sys.executable} if local or settings.master.startswith("local-cluster") else {}),
+        "spark.pyspark.driver.python": sys.executable,
+        "spark.master": settings.master,
+        "spark.driver.memory": settings.driver_memory,
+        **settings.config,
+        **_FIXED,
+        "spark.jars": ",".join(str(file) for file in files),
+    }
+
+
+def branch_off(spark: SparkSession, catalogs: Iterable[Catalog]) -> SparkSession:
+    """A session of its own for the calling thread, which knows `catalogs` and no others."""
+    session = spark.newSession()
+    for catalog in catalogs:
+        for key, value in catalog_settings(catalog).items():
+            session.conf.set(key, value)
+    gateway.jvm().org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+    return session
+
+
+def catalog_settings(catalog: Catalog) -> Mapping[str, str]:
+    """The session settings that make `catalog` known to Spark."""
+    prefix = f"spark.sql.catalog.{catalog.spark_name()}"
+    properties = {f"{prefix}.{key}": value for key, value in catalog.spark_properties().items()}
+    return {prefix: "org.apache.iceberg.spark.SparkCatalog", **properties}
+
+
+def _is_local(master: str) -> bool:
+    return master == "local" or master.startswith("local[")
+
+
+@contextmanager
+def _output_to(log: Path | None) -> Iterator[None]:
+    """Let processes that are started inside inherit `log` as their output."""
+    if log is None:
+        yield
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = os.dup(1), os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        for number, copy in zip((1, 2), saved, strict=True):
+            os.dup2(copy, number)
+            os.close(copy)

@@ -1,0 +1,137 @@
+"""A table that fits the declaration, and rows that fit the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from calve import schema
+from calve.errors import ConfigurationError, TableMismatch
+from calve.iceberg.catalog import Catalog
+from calve.iceberg.name import TableName
+from calve.iceberg.table import Metadata, Table
+from calve.schema import Schema
+from calve.sink.declaration import IcebergSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_CODEC_PROPERTIES = {
+    "parquet": "write.parquet.compression-codec",
+    "avro": "write.avro.compression-codec",
+    "orc": "write.orc.compression-codec",
+}
+_CODECS = {
+    ("parquet", "none"): "uncompressed",
+    ("parquet", "lz4"): "lz4_raw",
+    ("avro", "none"): "uncompressed",
+    ("orc", "gzip"): "zlib",
+}
+
+
+def table_name(sink: IcebergSink) -> TableName:
+    """The table that `sink` writes to."""
+    return TableName(sink.catalog.spark_name(), tuple(sink.namespace.split(".")), sink.table)
+
+
+def codec(sink: IcebergSink) -> str:
+    """The name that Iceberg's writers know the declared compression by."""
+    return _CODECS.get((sink.format, sink.compression), sink.compression)
+
+
+def write_options(sink: IcebergSink) -> dict[str, str]:
+    """What is passed with every write; the properties of a table that exists stay as they are."""
+    return {
+        "write-format": sink.format,
+        "compression-codec": codec(sink),
+        "target-file-size-bytes": str(sink.target_file_size_mb * 2**20),
+    }
+
+
+def creation_properties(sink: IcebergSink) -> dict[str, str]:
+    """The properties of a table that we create."""
+    return {
+        "format-version": str(sink.format_version),
+        "write.format.default": sink.format,
+        _CODEC_PROPERTIES[sink.format]: codec(sink),
+        "write.target-file-size-bytes": str(sink.target_file_size_mb * 2**20),
+        "write.metadata.delete-after-commit.enabled": "true",
+        **sink.table_properties,
+    }
+
+
+def create(catalog: Catalog, sink: IcebergSink, columns: Schema) -> Table:
+    """Create the declared table, its namespace included."""
+    name = table_name(sink)
+    partition = sink.partition_fields_declared()
+    if partition is None:
+        raise ConfigurationError(
+            f"Cannot create table '{name}': partitioning is 'table_default' and there is no table yet; "
+            "create the table first, or declare its partitioning"
+        )
+    catalog.create_namespace(name.namespace)
+    table = catalog.create(name, columns, partition, sink.sort_fields(), creation_properties(sink))
+    check(table, sink, columns)
+    return table
+
+
+def check(table: Table, sink: IcebergSink, columns: Schema) -> None:
+    """Refuse a table that differs from the declaration."""
+    metadata = table.metadata()
+    _check_version(table, metadata, sink)
+    _check_columns(table, metadata.schema(), columns)
+    _check_partition(table, metadata, sink)
+
+
+def _check_version(table: Table, metadata: Metadata, sink: IcebergSink) -> None:
+    version = metadata.format_version
+    wanted = "format_version" in sink.model_fields_set and sink.format_version != version
+    if version < 2 or wanted:
+        raise TableMismatch(
+            f"Cannot write to table '{table.name}': it has format version {version}, the declaration says "
+            f"{sink.format_version}; upgrade the table or change 'format_version'",
+            table=str(table.name),
+        )
+
+
+def _check_columns(table: Table, existing: Schema, columns: Schema) -> None:
+    differences = schema.differences(columns, existing)
+    if differences:
+        raise TableMismatch(
+            f"Cannot write to table '{table.name}': {'; '.join(differences)}; the rows have ({columns.ddl()}), "
+            f"the table has ({existing.ddl()})",
+            table=str(table.name),
+        )
+
+
+def _check_partition(table: Table, metadata: Metadata, sink: IcebergSink) -> None:
+    declared = sink.partition_fields_declared()
+    existing = metadata.partition()
+    if declared is not None and declared != existing:
+        raise TableMismatch(
+            f"Cannot write to table '{table.name}': it is partitioned by {_spec(existing)}, the declaration says "
+            f"{_spec(declared)}; declare 'partitioning: table_default' to keep what the table has",
+            table=str(table.name),
+        )
+
+
+def _spec(fields: tuple[object, ...]) -> str:
+    return f"({', '.join(map(str, fields))})" if fields else "nothing"
+
+
+def fitted(frame: DataFrame, table: Table, sink: IcebergSink) -> DataFrame:
+    """The rows with the columns of the table, by name, in the declared order."""
+    existing = table.metadata().schema()
+    columns = [name for name in existing.names if name in frame.columns]
+    extra = sorted(set(frame.columns) - set(existing.names))
+    if extra:
+        raise TableMismatch(f"Cannot write to table '{table.name}': it has no column {extra}", table=str(table.name))
+    frame = frame.select(*(f"`{name.replace('`', '``')}`" for name in columns))
+    order = [_sort_column(frame, field.column, field.descending, field.nulls_first) for field in sink.sort_fields()]
+    return frame.sortWithinPartitions(*order) if order else frame
+
+
+def _sort_column(frame: DataFrame, name: str, descending: bool, nulls_first: bool) -> object:
+    column = frame[f"`{name}`"]
+    if descending:
+        return column.desc_nulls_first() if nulls_first else column.desc_nulls_last()
+    return column.asc_nulls_first() if nulls_first else column.asc_nulls_last()

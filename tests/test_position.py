@@ -1,0 +1,123 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calve import position
+from calve.position import Ancestor, Decision, Lineage, Mark, decide, lineage, next_epoch, others, parse
+
+HELD = Mark(epoch=3, writer="w3", source="kafka:c", position={"row": 10}, commit="c10", above=7)
+
+
+def chain(*snapshots: tuple[int, str | None], broken: bool = False) -> list[Ancestor]:
+    last = len(snapshots) - 1
+    return [Ancestor(sequence, commit, index < last or broken) for index, (sequence, commit) in enumerate(snapshots)]
+
+
+def test_a_mark_survives_the_way_through_the_table_property():
+    assert parse(HELD.dump()) == HELD
+
+
+def test_a_mark_is_compact_json_with_the_six_keys_of_the_contract():
+    assert json.loads(HELD.dump()).keys() == {"epoch", "writer", "source", "position", "commit", "above"}
+    assert " " not in HELD.dump()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", "null", "7", '"x"', '{"epoch": 1}', HELD.dump()[:-1], HELD.dump().replace('"epoch":3', '"epoch":"3"'),
+     HELD.dump().replace('"above":7', '"above":-7'), HELD.dump().replace('{"row":10}', "10"), HELD.dump().replace('"w3"', "3")],
+)  # fmt: skip
+def test_what_is_no_mark_is_refused(text):
+    with pytest.raises(ValueError, match="not a mark"):
+        parse(text)
+
+
+def test_the_property_of_another_branch_is_another_property():
+    assert position.property_name("orders") == "calve.sink.orders"
+    assert position.property_name("orders", "audit") == "calve.sink.orders.audit"
+
+
+def test_the_digest_tells_positions_and_sources_apart():
+    other = HELD.moved(position={"row": 11}, commit="c11", above=8)
+    assert HELD.digest() != other.digest()
+    assert HELD.digest() != Mark(3, "w3", "kafka:d", {"row": 10}, "c10", 7).digest()
+
+
+def test_our_commit_at_the_head_is_found():
+    assert lineage(HELD, chain((8, "c10"), (7, None))) is Lineage.FOUND
+
+
+def test_our_commit_below_a_compaction_is_found():
+    assert lineage(HELD, chain((10, None), (9, "foreign"), (8, "c10"))) is Lineage.FOUND
+
+
+def test_a_head_at_or_below_our_base_is_a_roll_back():
+    assert lineage(HELD, chain((7, None), (6, None))) is Lineage.ROLLED_BACK
+    assert lineage(HELD, chain((3, None))) is Lineage.ROLLED_BACK
+
+
+def test_a_foreign_commit_on_top_of_a_roll_back_does_not_hide_it():
+    assert lineage(HELD, chain((11, "foreign"), (7, None), (6, None))) is Lineage.ROLLED_BACK
+
+
+def test_a_chain_that_expiry_broke_above_our_base_is_trusted():
+    assert lineage(HELD, chain((11, None), (10, None), broken=True)) is Lineage.EXPIRED
+
+
+def test_a_branch_without_any_snapshot_was_rolled_back():
+    assert lineage(HELD, []) is Lineage.ROLLED_BACK
+
+
+def test_a_chain_that_begins_above_our_base_without_our_commit_was_replaced():
+    assert lineage(HELD, chain((12, None), (11, None))) is Lineage.ROLLED_BACK
+
+
+def test_on_our_own_mark_we_commit():
+    assert decide(HELD, HELD, "c11", chain((8, "c10"))) is Decision.COMMIT
+
+
+@pytest.mark.parametrize(
+    "current",
+    [
+        None,
+        Mark(4, "w4", "kafka:c", {"row": 10}, "c10b", 8),
+        Mark(3, "w9", "kafka:c", {"row": 10}, "c10", 7),
+        Mark(3, "w3", "kafka:c", {"row": 9}, "c10", 7),
+    ],
+)
+def test_on_any_mark_but_exactly_ours_we_are_fenced(current):
+    assert decide(current, HELD, "c11", chain((8, "c10"))) is Decision.FENCED
+
+
+def test_a_commit_that_landed_unseen_is_recognised_whatever_base_it_landed_on():
+    landed = HELD.moved(position={"row": 20}, commit="c11", above=12)
+    assert decide(landed, HELD, "c11", chain((13, "c11"))) is Decision.COMMITTED
+
+
+def test_on_a_rolled_back_branch_nothing_is_committed():
+    assert decide(HELD, HELD, "c11", chain((5, None))) is Decision.ROLLED_BACK
+
+
+def test_the_next_epoch_begins_where_the_mark_stands():
+    mark = next_epoch(HELD, writer="w4", source="kafka:c", start={"row": 0}, commit="f4", above=9)
+    assert mark == Mark(4, "w4", "kafka:c", {"row": 10}, "f4", 9)
+
+
+def test_the_first_epoch_begins_at_the_declared_start():
+    assert next_epoch(None, writer="w", source="s", start={"row": 0}, commit="f", above=0).epoch == 1
+
+
+def test_a_mark_of_the_same_source_under_another_name_is_noticed():
+    properties = {"calve.sink.old": HELD.dump(), "calve.sink.broken": "{", "owner": HELD.dump()}
+    assert others(properties, "calve.sink.new", "kafka:c") == ["calve.sink.old"]
+    assert others(properties, "calve.sink.old", "kafka:c") == []
+    assert others(properties, "calve.sink.new", "kafka:d") == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.sampled_from([None, "c10", "x"])), max_size=8), st.booleans())
+def test_our_commit_is_found_exactly_when_no_older_foreign_snapshot_comes_before_it(snapshots, broken):
+    ours = next((index for index, (_, commit) in enumerate(snapshots) if commit == "c10"), len(snapshots))
+    reached = ours < len(snapshots) and all(sequence > HELD.above for sequence, _ in snapshots[:ours])
+    assert (lineage(HELD, chain(*snapshots, broken=broken)) is Lineage.FOUND) == reached
