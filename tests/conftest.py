@@ -1,0 +1,73 @@
+"""Fixtures that many tests share; a server starts when the first test asks for it, and ends with the session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.lake import Lake
+    from tests.servers.kafka import KafkaBroker
+    from tests.servers.rest import RestCatalog
+
+os.environ.setdefault("CALVE_JARS", str(Path(__file__).parents[1] / ".cache" / "jars"))
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A broker for tests marked `kafka`; each uses topics of its own and starts it again if it stopped it."""
+    from tests.servers.kafka import KafkaBroker
+
+    broker = KafkaBroker(tmp_path_factory.mktemp("kafka"))
+    broker.start()
+    yield broker
+    broker.remove()
+
+
+@pytest.fixture(scope="session")
+def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalog]:
+    """A catalog for tests marked `rest`; each uses namespaces of its own."""
+    from tests.servers.rest import RestCatalog
+
+    catalog = RestCatalog(tmp_path_factory.mktemp("rest"))
+    catalog.start()
+    yield catalog
+    catalog.remove()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One Spark for all tests, with every jar; tests branch sessions off it."""
+    from calve.project import SparkSettings
+    from calve.runtime import session
+
+    log = tmp_path_factory.mktemp("spark") / "spark.log"
+    settings = SparkSettings(master="local[2]", driver_memory="2g")
+    running = session.start(settings, ["sqlite", "kafka", "avro"], log)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    """A catalog of its own for one test."""
+    from tests.lake import Lake
+
+    return Lake.memory(spark, tmp_path / "warehouse")
+
+
+NEEDS = {"kafka": "kafka", "rest_catalog": "rest", "spark": "spark", "lake": "spark"}
+"""Fixtures, and the markers of the tests that use them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that uses a server, so that none slips into the fast ones."""
+    for item in items:
+        for fixture in getattr(item, "fixturenames", ()):
+            if fixture in NEEDS:
+                item.add_marker(NEEDS[fixture])

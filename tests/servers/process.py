@@ -1,0 +1,114 @@
+"""A server process of the tests: started, waited for, ended by its process group."""
+
+import atexit
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from calve.runtime import jars, java
+
+LOCK = Path(__file__).with_name("jars.lock")
+DEADLINE = 60.0
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until(condition: Callable[[], bool], what: str, deadline: float = DEADLINE) -> None:
+    """Wait for `condition`, asking often; raises TimeoutError when it does not come true in time."""
+    end = time.monotonic() + deadline
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"{what} did not happen within {deadline:.0f} s")
+        time.sleep(0.05)
+
+
+def class_path(component: str) -> str:
+    """The pinned jars of a server, as Java wants them."""
+    return ":".join(map(str, jars.resolve(jars.needed([component], LOCK), progress=print)))
+
+
+class Server(ABC):
+    """A Java server in a folder of its own; `start` after `stop` or `kill` finds the same data and ports."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "server.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """What follows the java executable."""
+
+    @abstractmethod
+    def is_ready(self) -> bool:
+        """Whether it answers."""
+
+    @property
+    def java(self) -> str:
+        return str(java.find(compiler=True).executable)
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [self.java, *self.command()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        atexit.register(self.kill)
+        try:
+            wait_until(self._answers, f"{type(self).__name__}: an answer")
+        except (TimeoutError, RuntimeError) as error:
+            self.kill()
+            raise RuntimeError(f"{error}\n{self.tail()}") from error
+
+    def _answers(self) -> bool:
+        if self.process is None or self.process.poll() is not None:
+            raise RuntimeError(f"{type(self).__name__} ended while it was starting")
+        return self.is_ready()
+
+    def stop(self) -> None:
+        """Ask it to end, and wait until it has."""
+        self._signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            if self.process:
+                self.process.wait(30)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._signal(signal.SIGKILL)
+        if self.process:
+            self.process.wait()
+        self.process = None
+        atexit.unregister(self.kill)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.process and self.process.poll() is None:
+            os.killpg(self.process.pid, number)
+
+    def tail(self, lines: int = 40) -> str:
+        """The last lines of its log."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join([f"--- {self.log}", *text.splitlines()[-lines:]])
+
+    def remove(self) -> None:
+        """End it and forget its data."""
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
