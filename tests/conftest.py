@@ -1,7 +1,8 @@
-"""Fixtures that many tests share; a server starts when the first test asks for it, and ends with the session."""
+"""Fixtures that many tests share; a server starts when a test first asks for it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
