@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import inspect
 import os
 import re
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
@@ -41,14 +43,7 @@ class Flaw:
 class Model(BaseModel):
     """A declaration: frozen, and with no key that it does not know."""
 
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        hide_input_in_errors=True,
-        allow_inf_nan=False,
-        validate_by_name=True,
-        protected_namespaces=(),
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -120,9 +115,7 @@ class Secret:
         return core_schema.no_info_plain_validator_function(cls._validate, serialization=shown)
 
     @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {"type": "string", "writeOnly": True}
 
 
@@ -131,15 +124,11 @@ _SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2*
 
 
 def _seconds(value: Any) -> float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        seconds = float(value)
-    else:
-        match = (
-            re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", value) if isinstance(value, str) else None
-        )
-        if match is None:
-            raise ValueError("not a duration; write a number and a unit, such as 500ms, 30s, 10m, 2h or 7d")
-        seconds = float(match[1]) * _UNITS[match[2] or "s"]
+    text = str(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else ""
+    match = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", text)
+    if match is None:
+        raise ValueError("not a duration; write a number and a unit, such as 500ms, 30s, 10m, 2h or 7d")
+    seconds = float(match[1]) * _UNITS[match[2] or "s"]
     if seconds < 0:
         raise ValueError("a duration cannot be negative")
     return seconds
@@ -156,7 +145,8 @@ def _bytes(value: Any) -> int:
     return size
 
 
-def _name(value: str) -> str:
+def name(value: str) -> str:
+    """`value`, if it may name a source, sink or pipeline; raises ValueError."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", value):
         raise ValueError("not a name; use letters, digits, '_' and '-', and begin with a letter or '_'")
     return value
@@ -173,13 +163,21 @@ def is_uri(value: str) -> bool:
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", value) is not None
 
 
-def _location(value: str, info: ValidationInfo) -> str:
+def location(value: str, info: ValidationInfo) -> str:
+    """The URI that `value` is, or the absolute path that it means in the declaration's directory."""
     if not value:
         raise ValueError("must not be empty")
     if is_uri(value):
         return value
     directory = (info.context or {}).get("directory") or os.getcwd()
     return os.path.normpath(os.path.join(directory, os.path.expanduser(value)))
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """`; did you mean …?`, if `word` looks like something that is known."""
+    spelling = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(word.lower(), spelling, n=1)
+    return f"; did you mean '{spelling[close[0]]}'?" if close else ""
 
 
 Duration = Annotated[float, BeforeValidator(_seconds, json_schema_input_type=str | int | float)]
@@ -191,10 +189,13 @@ Size = Annotated[int, BeforeValidator(_bytes, json_schema_input_type=str | int)]
 Text = Annotated[str, BeforeValidator(_text, json_schema_input_type=str | int | bool)]
 """The value of a property that is passed on: text, or a whole number or true or false, which become text."""
 
-Location = Annotated[str, AfterValidator(_location)]
+SecretText = Annotated[Secret, BeforeValidator(_text, json_schema_input_type=str | int | bool)]
+"""The value of a property that is passed on and may be a secret."""
+
+Location = Annotated[str, AfterValidator(location)]
 """A URI, or a path; a relative path is one from the directory of the declaration's file."""
 
-Name = Annotated[str, AfterValidator(_name)]
+Name = Annotated[str, AfterValidator(name)]
 """The name of a source, sink or pipeline."""
 
 

@@ -141,11 +141,8 @@ def _quoted_text(text: str) -> str:
 
 
 _SYNONYMS = {
-    **{
-        name: name
-        for name in ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string")
-    },
-    **{name: name for name in ("binary", "date", "timestamp", "timestamp_ntz", "variant", "void")},
+    **{name: name for name in ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double")},
+    **{name: name for name in ("string", "binary", "date", "timestamp", "timestamp_ntz", "variant", "void")},
     "byte": "tinyint",
     "short": "smallint",
     "integer": "int",
@@ -155,21 +152,28 @@ _SYNONYMS = {
 }
 _DECIMALS = ("decimal", "dec", "numeric")
 _SIZED = {"char": "char", "character": "char", "varchar": "varchar"}
-_UNITS = {"year": ("month",), "month": (), "day": ("hour", "minute", "second"), "hour": ("minute", "second")}
-_UNITS |= {"minute": ("second",), "second": ()}
+_UNITS = {
+    "year": ("month",),
+    "month": (),
+    "day": ("hour", "minute", "second"),
+    "hour": ("minute", "second"),
+    "minute": ("second",),
+    "second": (),
+}
 _KNOWN = (*_SYNONYMS, *_DECIMALS, *_SIZED, "time", "interval", "array", "map", "struct")
 _FOREIGN = {
     "text": "STRING",
     "uuid": "STRING",
     "json": "STRING",
     "datetime": "TIMESTAMP",
+    "timestamptz": "TIMESTAMP",
     "number": "DECIMAL",
+    "bool": "BOOLEAN",
+    "bytes": "BINARY",
+    "int64": "BIGINT",
+    "int32": "INT",
 }
-_FOREIGN |= {"bool": "BOOLEAN", "bytes": "BINARY", "int8": "BIGINT", "int64": "BIGINT", "int32": "INT"}
-_REFUSED = {
-    "geometry": "Iceberg tables of Spark cannot hold it",
-    "geography": "Iceberg tables of Spark cannot hold it",
-}
+_REFUSED = ("geometry", "geography")
 _DEPTH = 64
 
 _SPACE = " \t\n\f\r\v\u00a0\u1680\u2000-\u200a\u2028\u202f\u205f\u3000"
@@ -264,10 +268,7 @@ class _Parser:
 
     def take_if(self, *words: str) -> bool:
         found = self.tokens[self.at : self.at + len(words)]
-        matches = [
-            t.kind in ("word", "symbol") and t.text.lower() == w for t, w in zip(found, words, strict=False)
-        ]
-        if len(found) < len(words) or not all(matches):
+        if tuple(token.text.lower() for token in found if token.kind in ("word", "symbol")) != words:
             return False
         self.at += len(words)
         return True
@@ -429,7 +430,7 @@ class _Parser:
 
 def _unknown(name: str) -> str:
     if name in _REFUSED:
-        return _REFUSED[name]
+        return "Spark cannot write it to Iceberg"
     close = [match.upper() for match in difflib.get_close_matches(name, _KNOWN, n=1)]
     guess = _FOREIGN.get(name) or next(iter(close), None)
     return f"unknown type; did you mean {guess}?" if guess else "unknown type"
@@ -455,11 +456,8 @@ def _type_json(type_: Type) -> str | dict[str, Any]:
     if isinstance(type_, Decimal):
         return f"decimal({type_.precision},{type_.scale})"
     if isinstance(type_, Array):
-        return {
-            "type": "array",
-            "elementType": _type_json(type_.element),
-            "containsNull": type_.element_nullable,
-        }
+        element = _type_json(type_.element)
+        return {"type": "array", "elementType": element, "containsNull": type_.element_nullable}
     if isinstance(type_, Struct):
         return _struct_json(type_.columns)
     key, value = _type_json(type_.key), _type_json(type_.value)
@@ -516,7 +514,8 @@ def _column_differences(path: str, declared: Iterable[Column], existing: Iterabl
             yield from _type_differences(name, column.type, other.type)
     for other in there.values():
         if not other.nullable:
-            yield f"column '{path}{other.name}' is missing in the declaration and {_shown(other)} in the table"
+            name = f"{path}{other.name}"
+            yield f"column '{name}' is missing in the declaration and {_shown(other)} in the table"
 
 
 def _shown(column: Column) -> str:

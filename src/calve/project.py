@@ -1,0 +1,268 @@
+"""What the user declared: sources, sinks and pipelines, and the rules across them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, PrivateAttr, SkipValidation
+
+from calve import schema
+from calve.model import Flaw, Model, Text, suggestion
+from calve.partitioning import refusal
+from calve.schema import Decimal, Primitive, Schema
+from calve.sink.declaration import IcebergSink
+from calve.sources.source import Source
+
+_OWNED = {
+    "spark.master": "use 'master'",
+    "spark.driver.memory": "use 'driver_memory'",
+    "spark.app.name": "Calve sets it",
+    "spark.jars": "Calve brings the jars it needs",
+    "spark.sql.session.timeZone": "it is always UTC",
+    "spark.sql.variable.substitute": "it is always off",
+    "spark.sql.extensions": "Calve sets it",
+    "spark.redaction.regex": "Calve sets it",
+    "spark.ui.showConsoleProgress": "Calve shows its own progress",
+    "spark.sql.catalog.default_rewrite_catalog": "Calve sets it",
+}
+_OWNED_PREFIXES = {
+    "spark.jars.": "Calve brings the jars it needs",
+    "spark.sql.catalog.calve": "catalogs are declared with the sink",
+}
+
+
+def _master(value: str) -> str:
+    if not re.fullmatch(r"yarn|local(\[[^\]]+\])?|local-cluster\[[^\]]+\]|(spark|k8s)://.+", value):
+        raise ValueError(
+            "not a master of Spark; such as local[*], spark://host:7077, k8s://https://host or yarn"
+        )
+    return value
+
+
+def _memory(value: str) -> str:
+    if not re.fullmatch(r"[1-9]\d*[kmgt]b?", value, re.IGNORECASE):
+        raise ValueError("not an amount of memory; such as 512m or 4g")
+    return value
+
+
+class Stream(Model):
+    """One of several streams of a source."""
+
+    name: str = Field(min_length=1)
+    """The name of the stream, such as a table."""
+
+    namespace: str | None = Field(default=None, min_length=1)
+    """The namespace of the stream, such as the schema of a table."""
+
+    sync_mode: Literal["incremental", "full_refresh"] = "incremental"
+    """Whether changes are read, or everything anew."""
+
+
+class SourceDeclaration(Model):
+    """A source by its name."""
+
+    connector: str
+    """What kind of source it is."""
+
+    config: SkipValidation[Source]
+    """The keys of the connector."""
+
+    streams: list[Stream] = Field(default_factory=list)
+    """The streams to read, where a source has several."""
+
+
+class SinkDeclaration(Model):
+    """A sink by its name."""
+
+    connector: str
+    """What kind of sink it is."""
+
+    config: SkipValidation[IcebergSink]
+    """The keys of the connector."""
+
+
+class Pipeline(Model):
+    """A way for rows: from a source, through transforms, to a sink."""
+
+    source: str
+    """The name of the source."""
+
+    sink: str
+    """The name of the sink."""
+
+    transforms: SkipValidation[list[Any]] = Field(default_factory=list)
+    """What is done to the rows on the way, in this order."""
+
+    enabled: bool = True
+    """Whether `calve run` runs it when no pipeline is named."""
+
+
+class SparkSettings(Model):
+    """How Spark is run."""
+
+    master: Annotated[str, AfterValidator(_master)] = "local[*]"
+    """Where Spark works: `local[*]` in this process on all cores, or the address of a cluster."""
+
+    driver_memory: Annotated[str, AfterValidator(_memory)] = "4g"
+    """How much memory the driver may take."""
+
+    config: dict[str, Text] = Field(default_factory=dict)
+    """Further settings of Spark, passed on as they are."""
+
+    def flaws(self) -> list[Flaw]:
+        return [Flaw(("config", key), message) for key in self.config if (message := _setting_refusal(key))]
+
+
+def _setting_refusal(key: str) -> str | None:
+    prefixed = [reason for prefix, reason in _OWNED_PREFIXES.items() if key.startswith(prefix)]
+    reason = _OWNED.get(key) or next(iter(prefixed), None)
+    if reason:
+        return f"cannot be set here: {reason}"
+    return None if key.startswith("spark.") else "not a setting of Spark; it begins with 'spark.'"
+
+
+@dataclass(frozen=True)
+class ResolvedPipeline:
+    """A pipeline with what it names put in its place."""
+
+    name: str
+    source: Source
+    sink: IcebergSink
+    transforms: tuple[Any, ...]
+    sink_id: str
+    enabled: bool
+
+
+class Project(Model):
+    """Everything that one file declares."""
+
+    version: Literal["1.0"]
+    """The version of this way to declare."""
+
+    sources: SkipValidation[dict[str, SourceDeclaration]] = Field(default_factory=dict)
+    """The sources by name."""
+
+    sinks: SkipValidation[dict[str, SinkDeclaration]] = Field(default_factory=dict)
+    """The sinks by name."""
+
+    pipelines: SkipValidation[dict[str, Pipeline]]
+    """The pipelines by name."""
+
+    spark: SkipValidation[SparkSettings] = Field(default_factory=SparkSettings)
+    """How Spark is run."""
+
+    allow_python: bool = False
+    """Whether transforms may run Python code that the declaration names."""
+
+    _file: Path = PrivateAttr(default=Path("calve.yaml"))
+
+    @property
+    def file(self) -> Path:
+        """The file that the project was declared in."""
+        return self._file
+
+    @property
+    def directory(self) -> Path:
+        """The directory that relative paths begin at."""
+        return self._file.parent
+
+    def placed(self, file: Path) -> Project:
+        """The same project, declared in `file`."""
+        copy = self.model_copy()
+        copy._file = file
+        return copy
+
+    def pipeline(self, name: str) -> ResolvedPipeline:
+        """The pipeline called `name`, resolved; raises KeyError if there is none."""
+        declared = self.pipelines[name]
+        sink = self.sinks[declared.sink].config
+        source = self.sources[declared.source].config
+        transforms = tuple(declared.transforms)
+        return ResolvedPipeline(name, source, sink, transforms, sink.sink_id_of(name), declared.enabled)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a declaration holds, part by part; None stands for a part that has flaws of its own."""
+
+    sources: Mapping[str, SourceDeclaration | None] = field(default_factory=dict)
+    sinks: Mapping[str, SinkDeclaration | None] = field(default_factory=dict)
+    pipelines: Mapping[str, Pipeline | None] = field(default_factory=dict)
+    allow_python: bool = False
+
+    def ends(self, pipeline: Pipeline) -> tuple[SourceDeclaration | None, SinkDeclaration | None]:
+        return self.sources.get(pipeline.source), self.sinks.get(pipeline.sink)
+
+
+def flaws(parts: Parts) -> list[Flaw]:
+    """What is wrong across the parts."""
+    found = [flaw for name, pipeline in _known(parts) for flaw in _pipeline_flaws(parts, name, pipeline)]
+    return sorted({*found, *_same_writer(parts)}, key=lambda flaw: [str(key) for key in flaw.path])
+
+
+def _known(parts: Parts) -> Iterator[tuple[str, Pipeline]]:
+    return ((name, pipeline) for name, pipeline in parts.pipelines.items() if pipeline is not None)
+
+
+def _pipeline_flaws(parts: Parts, name: str, pipeline: Pipeline) -> Iterator[Flaw]:
+    yield from _unknown(("pipelines", name, "source"), pipeline.source, parts.sources)
+    yield from _unknown(("pipelines", name, "sink"), pipeline.sink, parts.sinks)
+    for index, transform in enumerate(pipeline.transforms):
+        if "python" in type(transform).model_fields and not parts.allow_python:
+            path = ("pipelines", name, "transforms", index, "python")
+            yield Flaw(path, "Python code is not allowed; write 'allow_python: true' at the top to allow it")
+    source, sink = parts.ends(pipeline)
+    columns = source.config.columns() if source and not pipeline.transforms else None
+    if sink and columns:
+        yield from (
+            flaw.under("sinks", pipeline.sink, "config") for flaw in _column_flaws(sink.config, columns)
+        )
+        for line in schema.unsupported(columns, sink.config.format_version):
+            yield Flaw(("sources", pipeline.source, "config"), line)
+
+
+def _unknown(path: tuple[str, ...], name: str, known: Mapping[str, object]) -> Iterator[Flaw]:
+    if name not in known:
+        kind = path[-1]
+        yield Flaw(path, f"no {kind} is called '{name}'{suggestion(name, known)}")
+
+
+def _column_flaws(sink: IcebergSink, columns: Schema) -> Iterator[Flaw]:
+    for key, index, name in sink.columns_named():
+        column = columns.column(name)
+        if column is None:
+            yield Flaw(
+                (key, index), f"'{name}' is not a column of the source{suggestion(name, columns.names)}"
+            )
+        elif not isinstance(column.type, (Primitive, Decimal)):
+            yield Flaw((key, index), f"'{name}' is {column.type.ddl()}; only a single value can stand here")
+    yield from _partition_flaws(sink, columns)
+
+
+def _partition_flaws(sink: IcebergSink, columns: Schema) -> Iterator[Flaw]:
+    key = "partition_by" if sink.partition_by else "partition_fields"
+    for index, one in enumerate(sink.partition_fields_declared() or ()):
+        column = columns.column(one.column)
+        single = column is not None and isinstance(column.type, (Primitive, Decimal))
+        message = refusal(one, columns) if single else None
+        if message:
+            yield Flaw((key, index), message)
+
+
+def _same_writer(parts: Parts) -> Iterator[Flaw]:
+    first: dict[tuple[str, ...], str] = {}
+    for name, pipeline in _known(parts):
+        declaration = parts.sinks.get(pipeline.sink)
+        if declaration is None or not pipeline.enabled:
+            continue
+        sink = declaration.config
+        writer = (sink.catalog.spark_name(), sink.namespace, sink.table, sink.branch, sink.sink_id_of(name))
+        other = first.setdefault(writer, name)
+        if other != name:
+            table = f"{sink.namespace}.{sink.table}"
+            message = f"writes to table '{table}' as '{writer[-1]}', as pipeline '{other}' does"
+            yield Flaw(("pipelines", name, "sink"), f"{message}; each needs its own 'sink_id'")
