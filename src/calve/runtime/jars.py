@@ -150,7 +150,7 @@ def _fetch(jars: Sequence[Jar], folder: Path, progress: Progress) -> None:
     try:
         with repository(scratch) as download:
             for number, jar in enumerate(jars, start=1):
-                progress(f"{jar.file_name} {_megabytes(jar.size)} ({number} of {len(jars)})")
+                progress(f"{jar.file_name} {_readable(jar.size)} ({number} of {len(jars)})")
                 _place(jar, download(jar), folder, len(jars) - number + 1)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -168,8 +168,9 @@ def _place(jar: Jar, file: Path | None, folder: Path, left: int) -> None:
     file.replace(folder / jar.file_name)
 
 
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.0f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
+def _readable(size: int) -> str:
+    units = ((10**6, "MB"), (10**3, "kB"), (1, "B"))
+    return next(f"{size / unit:.0f} {name}" for unit, name in units if size >= unit)
 
 
 @contextmanager
@@ -214,13 +215,15 @@ def _gateway(scratch: Path) -> Iterator[Any]:
         try:
             gateway = launch_gateway(popen_kwargs={"stdout": noise, "stderr": noise})
         except PySparkException as error:
-            last = (log.read_text().strip() or "it said nothing").splitlines()[-1]
-            raise Unavailable(f"Cannot fetch jars: Java does not start: {last}") from error
+            reason = (log.read_text().strip() or "it says nothing").splitlines()[0]
+            raise Unavailable(f"Cannot fetch jars: Java does not start: {reason}") from error
         try:
             yield gateway.jvm
         finally:
-            gateway.shutdown()
-            _end(gateway.proc)
+            # Under spark-submit the JVM is the one we run in, and stays.
+            if gateway.proc:
+                gateway.shutdown()
+                _end(gateway.proc)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
