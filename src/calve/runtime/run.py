@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,9 +44,19 @@ def open_spark(
     progress: Callable[[str], None] = lambda line: None,
 ) -> SparkSession:
     """Start Spark with what `pipelines` need."""
-    components = {jar for pipeline in pipelines for jar in (*pipeline.source.jars, *pipeline.sink.catalog.jars)}
+    jars = {jar for pipeline in pipelines for jar in (*pipeline.source.jars, *pipeline.sink.catalog.jars)}
+    return open_spark_with(project, jars, debug, progress)
+
+
+def open_spark_with(
+    project: Project,
+    jars: Iterable[str],
+    debug: bool = False,
+    progress: Callable[[str], None] = lambda line: None,
+) -> SparkSession:
+    """Start Spark with the components of `jars.lock` that `jars` names."""
     logs = None if debug else state_folder(project) / "logs" / "spark.log"
-    return session.start(project.spark, components, logs, progress)
+    return session.start(project.spark, jars, logs, progress)
 
 
 def run(

@@ -1,0 +1,96 @@
+"""Pipelines, sources, sinks and tables by the names that the command line gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from calve.catalogs import Catalog
+from calve.errors import UsageError
+from calve.iceberg.name import TableName
+from calve.model import suggestion
+from calve.project import Project, ResolvedPipeline
+from calve.sink.declaration import IcebergSink
+from calve.sink.prepare import table_name
+from calve.sources.source import Source
+
+
+@dataclass(frozen=True)
+class ChosenTable:
+    """A table, the catalog it is in, and the branch that the project writes to."""
+
+    catalog: Catalog
+    name: TableName
+    branch: str = "main"
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for a name that is none, with the one that was meant."""
+    names = sorted(known)
+    listed = f"there is {', '.join(names)}" if names else "there is none"
+    return UsageError(f"Cannot find {what} '{name}': {listed}{suggestion(name, names)}")
+
+
+def pipelines(project: Project, names: Iterable[str]) -> list[ResolvedPipeline]:
+    """The enabled pipelines, or those that were named."""
+    wanted = list(dict.fromkeys(names))
+    for name in wanted:
+        if name not in project.pipelines:
+            raise unknown("pipeline", name, project.pipelines)
+    wanted = wanted or [name for name, pipeline in project.pipelines.items() if pipeline.enabled]
+    if not wanted:
+        raise UsageError("Cannot find a pipeline: every one has 'enabled: false'; name one with --pipeline")
+    return [project.pipeline(name) for name in wanted]
+
+
+def pipeline(project: Project, name: str) -> ResolvedPipeline:
+    """The pipeline whose name or, where no pipeline has that name, whose sink_id is `name`."""
+    if name in project.pipelines:
+        return project.pipeline(name)
+    found = [one for one in map(project.pipeline, project.pipelines) if one.sink_id == name]
+    if len(found) > 1:
+        names = ", ".join(one.name for one in found)
+        message = f"Cannot tell which pipeline '{name}' is: {names} have this sink_id"
+        raise UsageError(f"{message}; give the name of the pipeline")
+    if not found:
+        raise unknown("pipeline", name, project.pipelines)
+    return found[0]
+
+
+def source(project: Project, name: str) -> Source:
+    """The source called `name`."""
+    if name not in project.sources:
+        raise unknown("source", name, project.sources)
+    return project.sources[name].config
+
+
+def sink(project: Project, name: str) -> IcebergSink:
+    """The sink called `name`."""
+    if name not in project.sinks:
+        raise unknown("sink", name, project.sinks)
+    return project.sinks[name].config
+
+
+def table(project: Project, text: str, sink_name: str | None = None) -> ChosenTable:
+    """The table that `text` names: `namespace.table`, or `table` alone where only one sink's is called so."""
+    sinks = [sink(project, name) for name in ([sink_name] if sink_name else project.sinks)]
+    declared = {one.name: one for one in map(_table_of, sinks)}
+    found = [one for name, one in declared.items() if text in (str(name), name.table)]
+    if len(found) > 1:
+        names = ", ".join(sorted({str(one.name) for one in found}))
+        raise UsageError(f"Cannot tell which table '{text}' is: {names}; name its sink with --sink")
+    return found[0] if found else _undeclared(list(declared.values()), text)
+
+
+def _table_of(declared: IcebergSink) -> ChosenTable:
+    return ChosenTable(declared.catalog, table_name(declared), declared.branch)
+
+
+def _undeclared(declared: list[ChosenTable], text: str) -> ChosenTable:
+    """A table that no sink writes to; it may be in the project's catalog all the same."""
+    catalogs = {one.name.catalog: one.catalog for one in declared}
+    *namespace, name = text.split(".")
+    if not namespace or len(catalogs) != 1 or not all((name, *namespace)):
+        raise unknown("table", text, (str(one.name) for one in declared))
+    [(spark_name, catalog)] = catalogs.items()
+    return ChosenTable(catalog, TableName(spark_name, tuple(namespace), name))

@@ -1,0 +1,143 @@
+"""What verbs print: one value as JSON, or the same as text in tables, pairs and lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of text; an empty one keeps parts apart."""
+
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Names with their values, a line each."""
+
+    values: Mapping[str, object]
+    indent: int = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under headings; `cut` lets cells be shortened where a terminal is too narrow."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    indent: int = 0
+    cut: bool = True
+
+
+Block = Line | Pairs | Table
+
+
+def show(output: str, value: Any, blocks: Iterable[Block]) -> None:
+    """Print `value` as JSON or `blocks` as text, on stdout."""
+    if output == "json":
+        click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+        return
+    if sys.stdout.isatty():
+        _show_on_terminal(blocks)
+        return
+    for line in lines(blocks):
+        click.echo(line)
+
+
+def lines(blocks: Iterable[Block]) -> list[str]:
+    """`blocks` as aligned text, nothing shortened."""
+    found: list[str] = []
+    for block in blocks:
+        found += _lines(block)
+    return found
+
+
+def cell(value: object) -> str:
+    """A value in one line: NULL for none, control characters escaped, nested values as JSON."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (Mapping, list, tuple)):
+        return _escaped(json.dumps(value, ensure_ascii=False, default=str))
+    return _escaped(str(value))
+
+
+def count(number: int, noun: str) -> str:
+    """`1 source`, `2 sources`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def ago(seconds: float) -> str:
+    """A length of time in its largest unit."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return f"{max(seconds, 0):.0f} s ago"
+
+
+def _escaped(text: str) -> str:
+    """Control characters, which would move the cursor or colour the terminal, as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def _lines(block: Block) -> list[str]:
+    if isinstance(block, Line):
+        return [block.text]
+    if isinstance(block, Pairs):
+        width = max((_width(name) for name in block.values), default=0)
+        named = [(name, cell(value)) for name, value in block.values.items()]
+        return [f"{' ' * block.indent}{_padded(name, width)}  {text}" for name, text in named]
+    rows = [list(block.headings), *([cell(value) for value in row] for row in block.rows)]
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    return [" " * block.indent + _aligned(row, widths) for row in rows]
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(_padded(text, width) for text, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - _width(text))
+
+
+def _width(text: str) -> int:
+    """How many places `text` takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(one) in "WF" for one in text)
+    return len(text) + wide - sum(unicodedata.combining(one) > 0 for one in text)
+
+
+def _show_on_terminal(blocks: Iterable[Block]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    for block in blocks:
+        if isinstance(block, Table) and block.cut:
+            console.print(_rich(block), soft_wrap=False)
+        else:
+            console.print("\n".join(_lines(block)), markup=False)
+
+
+def _rich(block: Table) -> Any:
+    from rich.padding import Padding
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    table = RichTable(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in block.headings:
+        table.add_column(Text(heading), no_wrap=True, overflow="ellipsis")
+    for row in block.rows:
+        table.add_row(*(Text(cell(value)) for value in row))
+    return Padding(table, (0, 0, 0, block.indent))
