@@ -28,6 +28,7 @@ def command(
     """Show rows of TABLE (`namespace.table`, or `table` where only one sink's is called so)."""
     project = declare.load(config)
     chosen = choose.table(project, table, sink)
+    tables.check_catalog(chosen.catalog, chosen.name)
     with session.opened(project, [chosen.catalog], debug) as spark:
         found = tables.rows(spark, tables.load(spark, chosen.name), limit, branch or chosen.branch)
     if output == "json":

@@ -28,6 +28,7 @@ def command(table: str, sink: str | None, config: Path, output: str, debug: bool
     """List the snapshots of TABLE, and say how DuckDB and Polars open it."""
     project = declare.load(config)
     chosen = choose.table(project, table, sink)
+    tables.check_catalog(chosen.catalog, chosen.name)
     with session.opened(project, [chosen.catalog], debug) as spark:
         history = tables.history(tables.load(spark, chosen.name))
     value = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from calve import gateway
 from calve.catalogs import Catalog
+from calve.errors import ConfigurationError
 from calve.project import SparkSettings
 from calve.runtime import jars, java, package
 
@@ -48,6 +50,9 @@ def start(
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.config(map=settings_map(settings, files))
+    if log is not None:
+        # PySpark logs every refused query, as JSON, to the terminal.
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     with _output_to(log), gateway.translated("start Spark"):
         spark = builder.getOrCreate()
     if not _is_local(settings.master):
@@ -75,6 +80,7 @@ def branch_off(spark: SparkSession, catalogs: Iterable[Catalog]) -> SparkSession
     """A session of its own for the calling thread, which knows `catalogs` and no others."""
     session = spark.newSession()
     for catalog in catalogs:
+        _make_room(catalog)
         for key, value in catalog_settings(catalog).items():
             session.conf.set(key, value)
     gateway.jvm().org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
@@ -86,6 +92,16 @@ def catalog_settings(catalog: Catalog) -> Mapping[str, str]:
     prefix = f"spark.sql.catalog.{catalog.spark_name()}"
     properties = {f"{prefix}.{key}": value for key, value in catalog.spark_properties().items()}
     return {prefix: "org.apache.iceberg.spark.SparkCatalog", **properties}
+
+
+def _make_room(catalog: Catalog) -> None:
+    """SQLite creates the database of the embedded catalog, but not the directory that it is in."""
+    if catalog.type is not None:
+        return
+    try:
+        Path(str(catalog.warehouse)).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"Cannot create directory '{catalog.warehouse}': {error.strerror}") from error
 
 
 def _is_local(master: str) -> bool:

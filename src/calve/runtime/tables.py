@@ -47,6 +47,12 @@ def is_there(declaration: CatalogDeclaration) -> bool:
     return declaration.type is not None or Path(str(declaration.warehouse), "catalog.db").exists()
 
 
+def check_catalog(declaration: CatalogDeclaration, name: TableName) -> None:
+    """Refuse a table of an embedded catalog that nothing has been written to."""
+    if not is_there(declaration):
+        raise missing(name)
+
+
 def load(spark: SparkSession, name: TableName) -> Table:
     """The table; raises UsageError if there is none."""
     catalog = Catalog(spark, name.catalog)
