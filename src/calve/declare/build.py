@@ -1,0 +1,132 @@
+"""Plain values become the models of a project; what is wrong is collected, not raised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from calve import pending, project, registry
+from calve.declare import words
+from calve.model import Flaw, Model, Path, name, suggestion
+from calve.project import Parts, Pipeline, Project, SinkDeclaration, SourceDeclaration, SparkSettings
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass
+class Building:
+    """The flaws found on the way from plain values to a project, and the directory that paths begin at."""
+
+    directory: str
+    flaws: list[Flaw] = field(default_factory=list)
+
+    def project(self, raw: Any) -> Project | None:
+        """The project that `raw` declares; None if it has flaws."""
+        if not isinstance(raw, dict):
+            self.flaws.append(Flaw((), "expected keys and values"))
+            return None
+        parts = Parts(
+            sources=self._entries(raw, "sources", self._source),
+            sinks=self._entries(raw, "sinks", self._sink),
+            pipelines=self._entries(raw, "pipelines", self._pipeline),
+            allow_python=raw.get("allow_python") in (True, "true"),
+        )
+        built = {
+            **raw,
+            **{key: getattr(parts, key) for key in ("sources", "sinks", "pipelines") if key in raw},
+        }
+        if "spark" in raw:
+            built["spark"] = self._model(SparkSettings, raw["spark"], ("spark",))
+        whole = self._model(Project, built, ())
+        if raw.get("pipelines") == {}:
+            self.flaws.append(Flaw(("pipelines",), "declares no pipeline"))
+        self.flaws += project.flaws(parts)
+        return None if self.flaws else whole
+
+    def _entries(
+        self, raw: Mapping[str, Any], key: str, build: Callable[[Any, Path], M | None]
+    ) -> dict[str, M | None]:
+        entries = raw.get(key, {})
+        if not isinstance(entries, dict):
+            self.flaws.append(Flaw((key,), "expected names with what they stand for"))
+            return {}
+        for one in entries:
+            self._check_name(one, (key, one))
+        return {one: build(entry, (key, one)) for one, entry in entries.items()}
+
+    def _check_name(self, text: str, path: Path) -> None:
+        try:
+            name(text)
+        except ValueError as error:
+            self.flaws.append(Flaw(path, str(error)))
+
+    def _source(self, raw: Any, path: Path) -> SourceDeclaration | None:
+        return self._connected(SourceDeclaration, "source", raw, path)
+
+    def _sink(self, raw: Any, path: Path) -> SinkDeclaration | None:
+        return self._connected(SinkDeclaration, "sink", raw, path)
+
+    def _connected(self, model: type[M], kind: str, raw: Any, path: Path) -> M | None:
+        if not isinstance(raw, dict):
+            self.flaws.append(Flaw(path, "expected keys and values"))
+            return None
+        connector = self._connector(kind, raw.get("connector"), (*path, "connector"))
+        config = self._model(connector, raw.get("config", {}), (*path, "config")) if connector else None
+        whole = self._model(model, {**raw, "config": config}, path)
+        return whole if config is not None else None
+
+    def _connector(self, kind: str, wanted: Any, path: Path) -> type[BaseModel] | None:
+        if not isinstance(wanted, str) or wanted in pending.CONNECTORS[kind]:
+            return None
+        try:
+            found: type[BaseModel] = registry.find(kind, wanted)
+        except KeyError:
+            known = [*registry.names(kind), *pending.CONNECTORS[kind]]
+            options = f"; one of {', '.join(registry.names(kind))}"
+            self.flaws.append(
+                Flaw(path, f"no connector is called '{wanted}'{suggestion(wanted, known) or options}")
+            )
+            return None
+        return found
+
+    def _pipeline(self, raw: Any, path: Path) -> Pipeline | None:
+        if not isinstance(raw, dict):
+            self.flaws.append(Flaw(path, "expected keys and values"))
+            return None
+        if "transforms" not in raw:
+            return self._model(Pipeline, raw, path)
+        transforms = self._transforms(raw["transforms"], (*path, "transforms"))
+        whole = self._model(Pipeline, {**raw, "transforms": transforms}, path)
+        return whole if None not in transforms else None
+
+    def _transforms(self, raw: Any, path: Path) -> list[BaseModel | None]:
+        if isinstance(raw, list):
+            return [self._transform(one, (*path, index)) for index, one in enumerate(raw)]
+        self.flaws.append(Flaw(path, "expected a list"))
+        return [None]
+
+    def _transform(self, raw: Any, path: Path) -> BaseModel | None:
+        known = registry.names("transform")
+        if not isinstance(raw, dict) or not raw:
+            self.flaws.append(Flaw(path, f"expected a transform, one of {', '.join(known)}"))
+            return None
+        kind = next((key for key in raw if key in known), None)
+        if kind is None:
+            wanted = next(iter(raw))
+            options = suggestion(wanted, known) or f"; one of {', '.join(known)}"
+            self.flaws.append(Flaw((*path, wanted), f"no transform is called '{wanted}'{options}"))
+            return None
+        return self._model(registry.find("transform", kind), raw, path)
+
+    def _model(self, model: type[M], raw: Any, path: Path) -> M | None:
+        try:
+            built = model.model_validate(raw, context={"directory": self.directory})
+        except ValidationError as error:
+            self.flaws += [flaw.under(*path) for flaw in words.flaws(error, raw, model)]
+            return None
+        if isinstance(built, Model):
+            self.flaws += [flaw.under(*path) for flaw in built.flaws()]
+        return built
