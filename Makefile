@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
 DEMO := .cache/demo
 FAST := not spark and not kafka and not rest and not full
-PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --use-pep517
 
 export CALVE_JARS ?= $(CURDIR)/.cache/jars
 export PYTHON
