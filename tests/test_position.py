@@ -109,11 +109,17 @@ def test_the_first_epoch_begins_at_the_declared_start():
     assert next_epoch(None, writer="w", source="s", start={"row": 0}, commit="f", above=0).epoch == 1
 
 
-def test_a_mark_of_the_same_source_under_another_name_is_noticed():
+def test_a_mark_of_the_same_source_under_an_undeclared_name_is_noticed():
     properties = {"calve.sink.old": HELD.dump(), "calve.sink.broken": "{", "owner": HELD.dump()}
-    assert others(properties, "calve.sink.new", "kafka:c") == ["calve.sink.old"]
-    assert others(properties, "calve.sink.old", "kafka:c") == []
-    assert others(properties, "calve.sink.new", "kafka:d") == []
+    assert others(properties, "kafka:c", "main", {"new"}) == ["old"]
+    assert others(properties, "kafka:c", "main", {"new", "old"}) == []
+    assert others(properties, "kafka:d", "main", {"new"}) == []
+
+
+def test_a_mark_of_another_branch_is_no_renamed_pipeline():
+    properties = {"calve.sink.old": HELD.dump(), "calve.sink.audited.audit": HELD.dump()}
+    assert others(properties, "kafka:c", "audit", {"new"}) == ["audited"]
+    assert others(properties, "kafka:c", "main", {"new"}) == ["old"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.sampled_from([None, "c10", "x"])), max_size=8), st.booleans())

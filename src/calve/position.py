@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
@@ -134,9 +134,15 @@ def next_epoch(current: Mark | None, *, writer: str, source: str, start: Positio
     return Mark(epoch, writer, source, current.position if current else start, commit, above)
 
 
-def others(properties: Mapping[str, str], own: str, source: str) -> list[str]:
-    """The properties that hold the mark of another sink for the same source."""
-    return sorted(name for name, text in properties.items() if name != own and _is_mark_of(name, text, source))
+def others(properties: Mapping[str, str], source: str, branch: str, declared: Collection[str]) -> list[str]:
+    """The sinks that hold a mark of `source` on `branch` and are not declared, as after renaming a pipeline."""
+    found = (_sink_of(name, branch) for name, text in properties.items() if _is_mark_of(name, text, source))
+    return sorted(sink_id for sink_id in found if sink_id is not None and sink_id not in declared)
+
+
+def _sink_of(name: str, branch: str) -> str | None:
+    sink_id, _, other = name.removeprefix(PREFIX).partition(".")
+    return sink_id if (other or "main") == branch else None
 
 
 def _is_mark_of(name: str, text: str, source: str) -> bool:

@@ -70,9 +70,12 @@ def run(
     """Run `pipelines` until none is left; one that fails does not hold up the others."""
     folder = state_folder(project) / "status"
     runs = [Run(pipeline, Report(pipeline.name, folder)) for pipeline in pipelines]
-    threads = [threading.Thread(target=_run, args=(spark, one, stop, once), name=one.pipeline.name) for one in runs]
+    declared = {project.pipeline(name).sink_id for name in project.pipelines}
+    threads = [
+        threading.Thread(target=_run, args=(spark, one, stop, once, declared), name=one.pipeline.name, daemon=True)
+        for one in runs
+    ]
     for thread in threads:
-        thread.daemon = True
         thread.start()
     while any(thread.is_alive() for thread in threads):
         watch(runs)
@@ -97,11 +100,11 @@ def summary(one: Run) -> str:
     return f"{status.pipeline}: {status.rows:,} rows in {status.batches:,} commits to table '{status.table}'"
 
 
-def _run(spark: SparkSession, one: Run, stop: Stop, once: bool) -> None:
+def _run(spark: SparkSession, one: Run, stop: Stop, once: bool, declared: Collection[str]) -> None:
     one.report.update(state="starting")
     try:
         branch = session.branch_off(spark, [one.pipeline.sink.catalog])
-        Runner(one.pipeline, branch, stop, one.report, once).run()
+        Runner(one.pipeline, branch, stop, one.report, once, declared).run()
     except BaseException as error:
         _fail(one, error)
         log.debug("%s ended", one.pipeline.name, exc_info=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from calve import crash
@@ -28,7 +29,13 @@ class Runner:
     """One life of one pipeline."""
 
     def __init__(
-        self, pipeline: ResolvedPipeline, spark: SparkSession, stop: Stop, report: Report, once: bool = False
+        self,
+        pipeline: ResolvedPipeline,
+        spark: SparkSession,
+        stop: Stop,
+        report: Report,
+        once: bool = False,
+        declared: Collection[str] = (),
     ) -> None:
         self._source = pipeline.source
         self._sink = pipeline.sink
@@ -38,6 +45,7 @@ class Runner:
         self._stop = stop
         self._report = report
         self._once = once
+        self._declared = declared
         self._limits = Limits(self._sink.max_batch_size)
         self._thresholds = Thresholds(self._sink.batch_size, self._sink.flush_interval_secs, self._sink.minimum_size)
         self._patience = Patience(self._sink.retry_for, report.notice, stop.wait)
@@ -45,7 +53,7 @@ class Runner:
 
     def run(self) -> None:
         """Run until the source has ended, the end is asked for or, with `once`, nothing is waiting."""
-        writer = Writer(self._spark, self._sink, self._sink_id, self._patience)
+        writer = Writer(self._spark, self._sink, self._sink_id, self._patience, self._declared)
         self._report.update(table=str(writer.name))
         after = self._open(writer)
         while after is not None and not self._stop.is_requested():

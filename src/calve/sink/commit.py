@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from calve import crash, position
 from calve.errors import CalveError, ConfigurationError, DataRefused, Fenced, StartRefused
@@ -28,6 +28,7 @@ class Committer:
         branch: str,
         patience: Patience,
         snapshot_properties: Mapping[str, str] | None = None,
+        declared: Collection[str] = (),
     ) -> None:
         self.table = table
         self.sink_id = sink_id
@@ -37,6 +38,7 @@ class Committer:
         self._patience = patience
         self._property = position.property_name(sink_id, branch)
         self._snapshot_properties = dict(snapshot_properties or {})
+        self._declared = {sink_id, *declared}
 
     def seen(self, source: str, base: Metadata | None = None) -> Mark | None:
         """The mark of the table, if there is one and a start from `source` may build on it."""
@@ -175,11 +177,11 @@ class Committer:
             )
 
     def _check_no_other(self, base: Metadata, source: str) -> None:
-        others = position.others(base.properties(), self._property, source)
+        others = position.others(base.properties(), source, self.branch, self._declared)
         if others:
             raise StartRefused(
-                f"Cannot start '{self.sink_id}' on table '{self.table.name}': '{others[0]}' already holds a position of "
-                f"the same source, as after renaming a pipeline; set 'sink_id' to the old name to continue it",
+                f"Cannot start '{self.sink_id}' on table '{self.table.name}': sink '{others[0]}' holds a position of the same "
+                f"source and is not declared, as after renaming a pipeline; set 'sink_id: {others[0]}' to continue it",
                 command=self._repair("--restart-from earliest"),
             )
 

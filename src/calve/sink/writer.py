@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from calve import crash
@@ -25,11 +26,19 @@ _ROWS_OF_ONE_TASK = 50_000
 class Writer:
     """One life of a sink."""
 
-    def __init__(self, spark: SparkSession, sink: IcebergSink, sink_id: str, patience: Patience) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        sink: IcebergSink,
+        sink_id: str,
+        patience: Patience,
+        declared: Collection[str] = (),
+    ) -> None:
         self.sink = sink
         self.name = prepare.table_name(sink)
         self._spark = spark
         self._sink_id = sink_id
+        self._declared = declared
         self._patience = patience
         self._catalog = patience.keep_trying(lambda: Catalog(spark, sink.catalog.spark_name()))
         self._table: Table | None = None
@@ -79,8 +88,9 @@ class Writer:
 
     def _use(self, table: Table) -> Committer:
         self._table = table
+        properties = self.sink.snapshot_properties
         self._committer = Committer(
-            table, self._sink_id, self.sink.branch, self._patience, self.sink.snapshot_properties
+            table, self._sink_id, self.sink.branch, self._patience, properties, self._declared
         )
         return self._committer
 
