@@ -48,6 +48,7 @@ sinks:
       partition_by: ["day(order_date)"]
       batch_size: 4000            # commit when so many rows are waiting …
       flush_interval_secs: 5      # … or so many seconds after the last commit
+      max_batch_size: 4000        # take no more at once; the default, 1000000, catches up faster
 
 pipelines:
   orders:

@@ -21,7 +21,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Names with their values, a line each."""
+    """Names with their values, a line each; a list takes a line for each of its values."""
 
     values: Mapping[str, object]
     indent: int = 0
@@ -95,12 +95,23 @@ def _lines(block: Block) -> list[str]:
     if isinstance(block, Line):
         return [block.text]
     if isinstance(block, Pairs):
-        width = max((_width(name) for name in block.values), default=0)
-        named = [(name, cell(value)) for name, value in block.values.items()]
-        return [f"{' ' * block.indent}{_padded(name, width)}  {text}" for name, text in named]
+        return _pair_lines(block)
     rows = [list(block.headings), *([cell(value) for value in row] for row in block.rows)]
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     return [" " * block.indent + _aligned(row, widths) for row in rows]
+
+
+def _pair_lines(block: Pairs) -> list[str]:
+    width = max((_width(name) for name in block.values), default=0)
+    found = []
+    for name, value in block.values.items():
+        values = value if isinstance(value, (list, tuple)) else [value]
+        names = [name, *[""] * (len(values) - 1)]
+        found += [
+            f"{' ' * block.indent}{_padded(one, width)}  {cell(each)}"
+            for one, each in zip(names, values, strict=False)
+        ]
+    return found
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:

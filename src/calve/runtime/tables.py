@@ -53,12 +53,16 @@ def check_catalog(declaration: CatalogDeclaration, name: TableName) -> None:
         raise missing(name)
 
 
+def exists(spark: SparkSession, name: TableName) -> bool:
+    """Whether there is such a table."""
+    return Catalog(spark, name.catalog).has_table(name)
+
+
 def load(spark: SparkSession, name: TableName) -> Table:
     """The table; raises UsageError if there is none."""
-    catalog = Catalog(spark, name.catalog)
-    if not catalog.has_table(name):
+    if not exists(spark, name):
         raise missing(name)
-    return catalog.load(name)
+    return Catalog(spark, name.catalog).load(name)
 
 
 def missing(name: TableName) -> UsageError:

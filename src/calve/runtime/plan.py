@@ -1,0 +1,107 @@
+"""What a run would do, found out without changing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from calve.errors import CalveError, ConfigurationError, TryAgain
+from calve.patience import Patience
+from calve.position import Position
+from calve.project import ResolvedPipeline
+from calve.runtime import session, tables
+from calve.runtime.report import Report
+from calve.runtime.runner import Runner
+from calve.runtime.stop import Stop
+from calve.schema import Schema
+from calve.sink import prepare
+from calve.sink.writer import Writer
+from calve.sources.source import Limits
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class Plan:
+    """What a run of one pipeline would do; None stands for what is not known."""
+
+    pipeline: str
+    table: str
+    catalog: str
+    branch: str
+    exists: bool | None = None
+    columns: Schema | None = None
+    partition: tuple[str, ...] | None = None
+    sort: tuple[str, ...] = ()
+    properties: dict[str, str] = field(default_factory=dict)
+    marked: bool | None = None
+    position: Position | None = None
+    waiting: int | None = None
+    epoch: int | None = None
+    warnings: tuple[str, ...] = ()
+    refusal: CalveError | None = None
+
+    def is_pending(self) -> bool:
+        """Whether a run would change something."""
+        return self.exists is False or bool(self.waiting)
+
+
+def declared(pipeline: ResolvedPipeline) -> Plan:
+    """What the declaration alone tells."""
+    sink = pipeline.sink
+    partition = sink.partition_fields_declared()
+    return Plan(
+        pipeline=pipeline.name,
+        table=str(prepare.table_name(sink)),
+        catalog=sink.catalog.description(),
+        branch=sink.branch,
+        columns=None if pipeline.transforms else pipeline.source.columns(),
+        partition=None if partition is None else tuple(map(str, partition)),
+        sort=tuple(map(str, sink.sort_fields())),
+        properties=prepare.creation_properties(sink),
+        warnings=tuple(line for transform in pipeline.transforms for line in transform.warnings()),
+    )
+
+
+def plan(spark: SparkSession, pipeline: ResolvedPipeline, sink_ids: Collection[str] = ()) -> Plan:
+    """What a run would do; an error that would end it is part of the plan."""
+    found = declared(pipeline)
+    catalogs = [pipeline.sink.catalog] if tables.is_there(pipeline.sink.catalog) else []
+    try:
+        _look(found, session.branch_off(spark, catalogs), pipeline, sink_ids)
+    except CalveError as error:
+        found.refusal = cause(error)
+    return found
+
+
+def cause(error: CalveError) -> CalveError:
+    """The error itself, where it was not waited for."""
+    return (
+        error.__cause__ if isinstance(error, TryAgain) and isinstance(error.__cause__, CalveError) else error
+    )
+
+
+def _look(found: Plan, spark: SparkSession, pipeline: ResolvedPipeline, sink_ids: Collection[str]) -> None:
+    source, sink = pipeline.source, pipeline.sink
+    found.exists = False
+    writer = None
+    if tables.is_there(sink.catalog):
+        writer = Writer(spark, sink, pipeline.sink_id, Patience(0), sink_ids)
+        found.exists = tables.exists(spark, writer.name)
+    found.columns = Runner(pipeline, spark, Stop(), Report(pipeline.name)).columns()
+    _check_creatable(found)
+    mark = writer.find(source.identity(), found.columns) if writer else None
+    found.marked = mark is not None
+    found.epoch = mark.epoch + 1 if mark else 1
+    found.position = mark.position if mark else source.start()
+    found.waiting = source.latest(found.position, Limits(sink.max_batch_size)).rows
+
+
+def _check_creatable(found: Plan) -> None:
+    if not found.exists and found.partition is None:
+        raise ConfigurationError(
+            f"Cannot create table '{found.table}': partitioning is 'table_default' and there is no table yet; "
+            "create the table first, or declare its partitioning"
+        )
