@@ -1,0 +1,125 @@
+"""Lines of CSV → rows; the fields are in the order of the columns."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pcsv
+
+from calve.decode.arrow import Values, arrow_schema, compute
+from calve.decode.decoder import Decoder, Mismatch, refuse_nulls, shown, texts, utf8
+from calve.decode.dialect import Dialect
+from calve.decode.scalars import cast, parse
+from calve.schema import Column, Schema
+
+_ENDS = "\r\n"
+_MARK = "\ufeff"
+
+
+class CsvDecoder(Decoder):
+    """Each record is one line of CSV, in which quoted fields may hold line ends."""
+
+    def __init__(self, schema: Schema, dialect: Dialect = Dialect()) -> None:  # noqa: B008
+        super().__init__(schema)
+        self.dialect = dialect
+
+    def _fast(self, values: Values) -> pa.RecordBatch:
+        last = self.dialect.delimiter.join(["0"] * len(self.schema.columns))
+        read = self._read(_joined(texts(values), last))
+        if read.num_rows != len(values) + 1:
+            raise Mismatch("a record holds no line, or more than one")
+        columns = zip(read.slice(0, len(values)).columns, self.schema.columns, strict=True)
+        arrays = [cast(self._with_nulls(texts), column.type) for texts, column in columns]
+        refuse_nulls(arrays, self.schema.columns)
+        return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self.schema))
+
+    def _read(self, data: bytes) -> pa.Table:
+        names = [str(index) for index in range(len(self.schema.columns))]
+        reading = pcsv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1)
+        parsing = pcsv.ParseOptions(
+            delimiter=self.dialect.delimiter,
+            quote_char=self.dialect.quote or False,
+            double_quote=self.dialect.quote is not None,
+            escape_char=self.dialect.escape or False,
+            newlines_in_values=True,
+        )
+        converting = pcsv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), null_values=[])
+        return pcsv.read_csv(io.BytesIO(data), reading, parsing, converting)
+
+    def _with_nulls(self, column: Values) -> Values:
+        texts = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        is_null = compute.equal(texts, self.dialect.null_value)
+        return compute.if_else(is_null, pa.scalar(None, pa.string()), texts)
+
+    def record(self, value: bytes) -> list[Any]:
+        fields = list(_fields(utf8(value).rstrip(_ENDS), self.dialect))
+        if len(fields) != len(self.schema.columns):
+            raise Mismatch(f"{len(fields)} fields, and the schema has {len(self.schema.columns)} columns")
+        return [self._value(text, column) for text, column in zip(fields, self.schema.columns, strict=True)]
+
+    def _value(self, text: str, column: Column) -> Any:
+        if text == self.dialect.null_value:
+            if not column.nullable:
+                raise Mismatch(f"column '{column.name}': NULL, and the column is NOT NULL")
+            return None
+        try:
+            return parse(text, column.type)
+        except ValueError as error:
+            reason = f"{shown(text)} is not a {column.type.ddl()}: {error}"
+            raise Mismatch(f"column '{column.name}': {reason}") from None
+
+
+def _joined(lines: Values, last: str) -> bytes:
+    """All lines, and one more that a quote left open would swallow.
+
+    No record holds a line end; so, if there is a row more than there are records, each record is one row.
+    """
+    bare = compute.ascii_rtrim(lines, characters=_ENDS)
+    for sign in (*_ENDS, _MARK):
+        if compute.any(compute.match_substring(bare, sign)).as_py():
+            raise Mismatch("a record holds a line end")
+    whole = pa.ListArray.from_arrays(pa.array([0, len(bare)], pa.int32()), bare)
+    data: bytes = compute.binary_join(whole, "\n")[0].as_buffer().to_pybytes()
+    return data + b"\n" + last.encode()
+
+
+@lru_cache(maxsize=16)
+def _field(dialect: Dialect) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """A field (what is quoted, and what is behind it), and the pairs that stand for one character."""
+    escape = re.escape(dialect.escape) if dialect.escape else "(?!)"
+    plain = rf"((?:[^{re.escape(dialect.delimiter)}{escape if dialect.escape else ''}\r\n]|{escape}.)*)"
+    if dialect.quote is None:
+        return re.compile(rf"(){plain}", re.S), re.compile(rf"{escape}(.)", re.S)
+    quote = re.escape(dialect.quote)
+    inside = rf"(?:[^{quote}{escape if dialect.escape else ''}]|{escape}.|{quote}{quote})*"
+    quoted = rf"(?:{quote}({inside}){quote}(?!{quote})|(?!{quote}))"
+    return re.compile(quoted + plain, re.S), re.compile(rf"{escape}(.)|{quote}({quote})", re.S)
+
+
+def _fields(line: str, dialect: Dialect) -> Iterator[str]:
+    """The fields of a line; a quote counts where a field begins, and behind the closing one it does not."""
+    field, _ = _field(dialect)
+    at = 0
+    while True:
+        found = field.match(line, at)
+        if found is None:
+            raise Mismatch(f"a quote is not closed at character {at + 1}")
+        yield _unquoted(found, dialect)
+        at = found.end() + 1
+        if found.end() == len(line):
+            return
+        if line[found.end()] != dialect.delimiter:
+            raise Mismatch(f"more than one line, or nothing to escape, at character {at}")
+
+
+def _unquoted(found: re.Match[str], dialect: Dialect) -> str:
+    quoted, plain = found[1] or "", found[2]
+    _, pair = _field(dialect)
+    if dialect.escape:
+        plain = re.sub(rf"{re.escape(dialect.escape)}(.)", r"\1", plain, flags=re.S)
+    return pair.sub(lambda match: match[match.lastindex or 0], quoted) + plain

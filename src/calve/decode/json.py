@@ -1,0 +1,252 @@
+"""JSON objects → rows.
+
+The fast way reads a block of records at once with Arrow; what it does not accept, the slow way looks at
+record by record, and either decodes it or says what is wrong. Both give the same values.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.json as pj
+
+from calve.decode.arrow import Values, arrow_field, arrow_schema, arrow_type, compute, has_map, is_primitive
+from calve.decode.decoder import Decoder, Mismatch, all_true, refuse_nulls, shown, texts, utf8
+from calve.decode.scalars import (
+    cast,
+    narrowed,
+    parse,
+    parse_decimal,
+    parse_double,
+    parse_float,
+    parse_integer,
+)
+from calve.schema import Array, Column, Decimal, Map, Primitive, Schema, Struct, Type
+
+_SPACE = " \t\r\n"
+_CONSTANT = re.compile(rb"[:,\[]\s*-?(?:NaN|Inf)")
+_TEXTUAL = ("string", "binary", "date", "timestamp", "timestamp_ntz")
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+
+
+class JsonDecoder(Decoder):
+    """Each record is one JSON object."""
+
+    def __init__(self, schema: Schema) -> None:
+        super().__init__(schema)
+        self.is_fast = not any(has_map(column.type) for column in schema.columns)
+
+    def _fast(self, values: Values) -> pa.RecordBatch:
+        if not self.is_fast:
+            raise Mismatch("Arrow reads no maps from JSON")
+        read = _read(_joined(values), self.schema)
+        if read.num_rows != len(values):
+            raise Mismatch("a record holds no object, or more than one")
+        columns = zip(read.columns, self.schema.columns, strict=True)
+        arrays = [_shaped(_one(array), column.type) for array, column in columns]
+        refuse_nulls(arrays, self.schema.columns)
+        return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self.schema))
+
+    def record(self, value: bytes) -> list[Any]:
+        text = utf8(value)
+        if not text.strip(_SPACE):
+            raise Mismatch("the value is empty")
+        try:
+            found = _DECODER.decode(text)
+        except RecursionError:
+            return self._deep(value)
+        except ValueError as error:
+            raise Mismatch(f"not valid JSON: {error}") from None
+        if type(found) is not dict:
+            raise Mismatch(f"not a JSON object but {_named(found)}")
+        return [_member(found, column, "") for column in self.schema.columns]
+
+    def _deep(self, value: bytes) -> list[Any]:
+        """A record nested more deeply than Python reads; in fields that are not declared Arrow can."""
+        try:
+            row = self._fast(pa.array([value], pa.binary()))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, Mismatch):
+            raise Mismatch("nested too deeply") from None
+        return [column[0].as_py() for column in row.columns]
+
+
+def _joined(values: Values) -> bytes:
+    """All records, one behind the other, each of which begins and ends as an object does.
+
+    Between `}` and `{` no other JSON can go on, and a raw line end is legal in no string; so, if as many
+    objects are read as there are records, each record holds exactly one.
+    """
+    lines = texts(values)
+    if not _are_objects(lines):
+        lines = compute.ascii_trim(lines, characters=_SPACE)
+        if not _are_objects(lines):
+            raise Mismatch("a record is no object")
+    whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
+    data: bytes = compute.binary_join(whole, "\n")[0].as_buffer().to_pybytes()
+    if (b"NaN" in data or b"Inf" in data) and _CONSTANT.search(data):
+        raise Mismatch("NaN or Infinity")
+    return data
+
+
+def _are_objects(lines: Values) -> bool:
+    return all_true(compute.starts_with(lines, "{")) and all_true(compute.ends_with(lines, "}"))
+
+
+def _read(data: bytes, schema: Schema) -> pa.Table:
+    reading = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
+    raw = pa.schema([pa.field(column.name, _raw(column.type)) for column in schema.columns])
+    parsing = pj.ParseOptions(explicit_schema=raw, unexpected_field_behavior="ignore")
+    return pj.read_json(io.BytesIO(data), read_options=reading, parse_options=parsing)
+
+
+def _raw(kind: Type) -> pa.DataType:
+    """What Arrow is told to read: texts and doubles as they are, to be converted by our own rules."""
+    if isinstance(kind, Struct):
+        return pa.struct([pa.field(column.name, _raw(column.type)) for column in kind.columns])
+    if isinstance(kind, Array):
+        return pa.list_(_raw(kind.element))
+    if is_primitive(kind, *_TEXTUAL):
+        return pa.string()
+    return pa.float64() if is_primitive(kind, "float", "double") else arrow_type(kind)
+
+
+def _one(column: Values) -> Values:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _shaped(array: Values, kind: Type) -> Values:
+    """What Arrow read, in the declared type."""
+    if isinstance(kind, Struct):
+        inner = [_shaped(array.field(index), column.type) for index, column in enumerate(kind.columns)]
+        fields = [arrow_field(column) for column in kind.columns]
+        return pa.StructArray.from_arrays(inner, fields=fields, mask=_mask(array))
+    if isinstance(kind, Array):
+        values = _shaped(array.values, kind.element)
+        return pa.ListArray.from_arrays(array.offsets, values, type=arrow_type(kind), mask=_mask(array))
+    if is_primitive(kind, "float", "double"):
+        return narrowed(array, kind)
+    if isinstance(kind, Decimal):
+        array.validate(full=True)
+        return array
+    return cast(array, kind) if is_primitive(kind, *_TEXTUAL) else array
+
+
+def _mask(array: Values) -> Values | None:
+    return array.is_null() if array.null_count else None
+
+
+class _Number(str):
+    """A number as it is written."""
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number, parse_constant=_refuse_constant)
+
+
+def _member(found: dict[str, Any], column: Column, path: str) -> Any:
+    name = path + column.name
+    value = found.get(column.name)
+    if value is not None:
+        return _value(value, column.type, name)
+    if not column.nullable:
+        why = "NULL" if column.name in found else "missing"
+        raise Mismatch(f"column '{name}': {why}, and the column is NOT NULL")
+    return None
+
+
+def _value(value: Any, kind: Type, path: str) -> Any:
+    if isinstance(kind, Struct):
+        _expect(type(value) is dict, value, kind, path)
+        return {column.name: _member(value, column, f"{path}.") for column in kind.columns}
+    if isinstance(kind, Array):
+        _expect(type(value) is list, value, kind, path)
+        return [_element(e, kind.element, kind.element_nullable, f"{path}[{i}]") for i, e in enumerate(value)]
+    if isinstance(kind, Map):
+        _expect(type(value) is dict, value, kind, path)
+        return _entries(value, kind, path)
+    try:
+        return _scalar(value, kind)
+    except ValueError as error:
+        raise Mismatch(_reason(value, kind, path, str(error))) from None
+
+
+def _element(value: Any, kind: Type, nullable: bool, path: str) -> Any:
+    if value is None and not nullable:
+        raise Mismatch(f"column '{path}': NULL, and it must not be")
+    return None if value is None else _value(value, kind, path)
+
+
+def _entries(value: dict[str, Any], kind: Map, path: str) -> list[tuple[Any, Any]]:
+    entries = {}
+    for text, inner in value.items():
+        key = _key(text, kind, path)
+        if key in entries:
+            raise Mismatch(f"column '{path}': the key {shown(text)} comes twice")
+        entries[key] = _element(inner, kind.value, kind.value_nullable, f"{path}['{text}']")
+    return list(entries.items())
+
+
+def _key(text: str, kind: Map, path: str) -> Any:
+    try:
+        return _whole(parse(text, kind.key))
+    except ValueError as error:
+        raise Mismatch(_reason(text, kind.key, path, str(error))) from None
+
+
+def _scalar(value: Any, kind: Type) -> Any:
+    """The value of a JSON scalar: no number is taken for a text, and a text for no number but a DECIMAL."""
+    if isinstance(kind, Decimal):
+        _require(type(value) in (_Number, str), "not a number")
+        return parse_decimal(value, kind)
+    assert isinstance(kind, Primitive)
+    if kind.name == "boolean":
+        _require(type(value) is bool, "neither true nor false")
+        return value
+    if kind.name in _TEXTUAL:
+        _require(type(value) is str, "not a text")
+        return _whole(parse(value, kind))
+    _require(type(value) is _Number, "not a number")
+    return _number(value, kind.name)
+
+
+def _number(value: str, name: str) -> int | float:
+    if name in _INTEGERS:
+        return parse_integer(value, name)
+    return parse_float(value) if name == "float" else parse_double(value)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise ValueError("half of a surrogate pair") from None
+    return value
+
+
+def _require(holds: bool, why: str) -> None:
+    if not holds:
+        raise ValueError(why)
+
+
+def _expect(holds: bool, value: Any, kind: Type, path: str) -> None:
+    if not holds:
+        raise Mismatch(_reason(value, kind, path, f"it is {_named(value)}"))
+
+
+def _reason(value: Any, kind: Type, path: str, why: str) -> str:
+    if type(value) in (str, _Number):
+        return f"column '{path}': {shown(str(value))} is not a {kind.ddl()}: {why}"
+    return f"column '{path}': {_named(value)} is not a {kind.ddl()}"
+
+
+def _named(value: Any) -> str:
+    names = {dict: "an object", list: "an array", str: "a text", _Number: "a number", bool: "a boolean"}
+    return names.get(type(value), "null")

@@ -1,0 +1,236 @@
+"""Texts that stand for values: one at a time with the reason, or a whole Arrow array at once.
+
+Both ways accept the same texts for the same values, but for a few that only the slow one knows:
+where `cast` raises, `parse` decides.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import decimal
+import math
+import re
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from calve.decode.arrow import Values, arrow_type, compute, is_primitive
+from calve.schema import Decimal, Primitive, Type
+
+_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
+_DAY = 86_400_000_000
+FIRST_MICRO = (datetime.date(1, 1, 1).toordinal() - _EPOCH_DAY) * _DAY
+LAST_MICRO = (datetime.date(9999, 12, 31).toordinal() - _EPOCH_DAY + 1) * _DAY - 1
+
+_INTEGER = re.compile(r"-?\d+", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
+_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)"
+    r"(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(?:(Z)|([+-])(\d\d)(?::?(\d\d))?)?)?",
+    re.ASCII,
+)
+
+
+def parse(text: str, kind: Type) -> Any:
+    """The value of `kind` that `text` stands for, as `pyarrow.array` takes it; raises ValueError."""
+    if isinstance(kind, Decimal):
+        return parse_decimal(text, kind)
+    assert isinstance(kind, Primitive)
+    if kind.name in _BITS:
+        return parse_integer(text, kind.name)
+    return _PARSERS[kind.name](text)
+
+
+def parse_integer(text: str, name: str) -> int:
+    """A whole number within the bits of the type."""
+    if not _INTEGER.fullmatch(text) or len(text) > 4000:
+        raise ValueError("not a whole number")
+    value, limit = int(text), 1 << (_BITS[name] - 1)
+    if not -limit <= value < limit:
+        raise ValueError("out of range")
+    return value
+
+
+def parse_decimal(text: str, kind: Decimal) -> decimal.Decimal:
+    """An exact number of at most so many digits; nothing is rounded."""
+    if not _NUMBER.fullmatch(text) or len(text) > 4000:
+        raise ValueError("not a number")
+    try:
+        value = decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        raise ValueError("out of range") from None
+    if not value:
+        return decimal.Decimal(0)
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    if value.adjusted() >= kind.precision - kind.scale or _last_digit(digits, exponent) < -kind.scale:
+        raise ValueError("out of range")
+    return value
+
+
+def _last_digit(digits: tuple[int, ...], exponent: int) -> int:
+    zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
+    return exponent + zeros
+
+
+def parse_double(text: str) -> float:
+    """A number that a DOUBLE can hold, rounded to the nearest."""
+    if not _NUMBER.fullmatch(text):
+        raise ValueError("not a number")
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError("out of range")
+    return value
+
+
+def parse_float(text: str) -> float:
+    """A number that a FLOAT can hold."""
+    value = parse_double(text)
+    try:
+        struct.pack("f", value)
+    except OverflowError:
+        raise ValueError("out of range") from None
+    return value
+
+
+def _parse_boolean(text: str) -> bool:
+    known = {"true": True, "1": True, "false": False, "0": False}
+    if text.lower() not in known:
+        raise ValueError("neither true nor false")
+    return known[text.lower()]
+
+
+def _parse_date(text: str) -> int:
+    found = _DATE.fullmatch(text)
+    if not found:
+        raise ValueError("not a date")
+    return datetime.date(int(found[1]), int(found[2]), int(found[3])).toordinal() - _EPOCH_DAY
+
+
+def _parse_binary(text: str) -> bytes:
+    try:
+        return base64.b64decode(text.encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError):
+        raise ValueError("not base64") from None
+
+
+def _parse_timestamp(text: str) -> int:
+    return _micros(text)[0]
+
+
+def _parse_timestamp_ntz(text: str) -> int:
+    micros, zoned = _micros(text)
+    if zoned:
+        raise ValueError("it has a time zone")
+    return micros
+
+
+def _micros(text: str) -> tuple[int, bool]:
+    """Microseconds since 1970, and whether the text named a zone; without one it is UTC."""
+    found = _TIME.fullmatch(text)
+    if not found:
+        raise ValueError("not a time of ISO 8601")
+    day = datetime.date(int(found[1]), int(found[2]), int(found[3])).toordinal() - _EPOCH_DAY
+    hour, minute, second = (int(found[part] or 0) for part in (4, 5, 6))
+    datetime.time(hour, minute, second)
+    seconds = (hour * 60 + minute) * 60 + second
+    micros = day * _DAY + seconds * 1_000_000 + _fraction(found[7]) - _offset(found)
+    if not FIRST_MICRO <= micros <= LAST_MICRO:
+        raise ValueError("out of range")
+    return micros, bool(found[8] or found[9])
+
+
+def _fraction(digits: str | None) -> int:
+    if digits is None:
+        return 0
+    if digits[6:].strip("0"):
+        raise ValueError("finer than a microsecond")
+    return int(digits[:6].ljust(6, "0"))
+
+
+def _offset(found: re.Match[str]) -> int:
+    if not found[9]:
+        return 0
+    hours, minutes = int(found[10]), int(found[11] or 0)
+    datetime.time(hours, minutes)
+    return (-1 if found[9] == "-" else 1) * (hours * 60 + minutes) * 60_000_000
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "string": str,
+    "boolean": _parse_boolean,
+    "float": parse_float,
+    "double": parse_double,
+    "binary": _parse_binary,
+    "date": _parse_date,
+    "timestamp": _parse_timestamp,
+    "timestamp_ntz": _parse_timestamp_ntz,
+}
+
+
+def cast(texts: Values, kind: Type) -> Values:
+    """The values that an array of texts stands for; raises ArrowInvalid where `parse` has to look."""
+    if is_primitive(kind, "string"):
+        return texts
+    if is_primitive(kind, "binary"):
+        return _cast_binary(texts)
+    if is_primitive(kind, "timestamp", "timestamp_ntz"):
+        return _in_calendar(_cast_time(texts, kind))
+    if is_primitive(kind, "float", "double"):
+        return narrowed(texts.cast(pa.float64()), kind)
+    if (
+        is_primitive(kind, *_BITS)
+        and compute.any(compute.match_substring(texts, "x", ignore_case=True)).as_py()
+    ):
+        raise pa.ArrowInvalid("a hexadecimal number")
+    values = texts.cast(arrow_type(kind))
+    return _in_calendar(values) if is_primitive(kind, "date") else values
+
+
+def _refuse_hexadecimal(texts: Values) -> None:
+    if compute.any(compute.match_substring(texts, "x", ignore_case=True)).as_py():
+        raise pa.ArrowInvalid("a hexadecimal number")
+
+
+def narrowed(values: Values, kind: Type) -> Values:
+    """Doubles as the type has them; raises ArrowInvalid where one is not finite."""
+    result = values.cast(arrow_type(kind), safe=False)
+    if not compute.all(compute.is_finite(result), min_count=0).as_py():
+        raise pa.ArrowInvalid("a number is not finite")
+    return result
+
+
+def _cast_binary(texts: Values) -> Values:
+    try:
+        values = [None if text is None else _parse_binary(text) for text in texts.to_pylist()]
+    except ValueError as error:
+        raise pa.ArrowInvalid(str(error)) from None
+    return pa.array(values, pa.binary())
+
+
+def _cast_time(texts: Values, kind: Type) -> Values:
+    local = pa.timestamp("us")
+    if is_primitive(kind, "timestamp_ntz"):
+        return texts.cast(local)
+    try:
+        return texts.cast(arrow_type(kind))
+    except pa.ArrowInvalid:
+        return texts.cast(local).cast(pa.int64()).cast(arrow_type(kind))
+
+
+def _in_calendar(values: Values) -> Values:
+    """Refuse the years that Arrow reads and other readers do not have."""
+    width = pa.int32() if pa.types.is_date(values.type) else pa.int64()
+    bounds = compute.min_max(values.view(width)).as_py()
+    unit = _DAY if width == pa.int32() else 1
+    if bounds["min"] is not None:
+        low, high = bounds["min"] * unit, bounds["max"] * unit
+        if low < FIRST_MICRO or high > LAST_MICRO:
+            raise pa.ArrowInvalid("out of the calendar")
+    return values

@@ -1,0 +1,331 @@
+"""Kafka topics as a source."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
+
+from calve.errors import StartRefused
+from calve.gateway import translated
+from calve.model import Flaw, Model, Text, suggestion
+from calve.position import Position
+from calve.schema import Array, Column, Primitive, Schema, Struct
+from calve.sources import kafka_position
+from calve.sources.csv_options import CsvFormat
+from calve.sources.declared import Declared
+from calve.sources.kafka_cluster import KafkaCluster, require
+from calve.sources.kafka_position import COMMAND, Range, Topics
+from calve.sources.kafka_security import KafkaSecurity
+from calve.sources.source import Limits, Source, Waiting
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from calve.decode.decoder import Decoder
+
+SETTINGS = (
+    "check.crcs",
+    "client.dns.lookup",
+    "client.id",
+    "client.rack",
+    "connections.max.idle.ms",
+    "fetch.max.bytes",
+    "fetch.max.wait.ms",
+    "fetch.min.bytes",
+    "max.partition.fetch.bytes",
+    "max.poll.records",
+    "metadata.max.age.ms",
+    "receive.buffer.bytes",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "request.timeout.ms",
+    "retry.backoff.ms",
+    "send.buffer.bytes",
+    "socket.connection.setup.timeout.max.ms",
+    "socket.connection.setup.timeout.ms",
+    "ssl.endpoint.identification.algorithm",
+)
+"""The consumer settings that `options` may hold."""
+
+_HEADERS = Array(Struct((Column("key", Primitive("string")), Column("value", Primitive("binary")))))
+METADATA = {
+    "topic": Column("_topic", Primitive("string"), False),
+    "partition": Column("_partition", Primitive("int"), False),
+    "offset": Column("_offset", Primitive("bigint"), False),
+    "timestamp": Column("_timestamp", Primitive("timestamp"), False),
+    "key": Column("_key", Primitive("binary")),
+    "headers": Column("_headers", _HEADERS),
+}
+"""What Kafka knows of a record, and the columns that it becomes."""
+
+_Metadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers"]
+_NEEDED = ("value", "topic", "partition", "offset")
+_WITH_SCHEMA = ("json", "csv", "avro", "debezium")
+
+
+def _servers(value: Any) -> Any:
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+def _server(value: str) -> str:
+    if not re.fullmatch(r"(?:\w+://)?(?:\[[0-9A-Fa-f:.]+\]|[^\s:/,]+):\d{1,5}", value):
+        raise ValueError("not a server; write host:port")
+    return value
+
+
+def _topic(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", value) or value in (".", ".."):
+        raise ValueError("not the name of a topic; it has letters, digits, '.', '_' and '-'")
+    return value
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+    return value
+
+
+Topic = Annotated[str, AfterValidator(_topic)]
+
+
+class KafkaStart(Model):
+    """Offsets to begin at."""
+
+    position: dict[Topic, dict[int, Annotated[int, Field(ge=0)]]] = Field(min_length=1)
+    """Per topic and partition the first offset to read; other partitions begin at their beginning."""
+
+
+class KafkaSource(KafkaSecurity, Source):
+    """Records of Kafka topics."""
+
+    connector: ClassVar[str] = "kafka"
+    jars: ClassVar[tuple[str, ...]] = ("kafka",)
+
+    bootstrap_servers: Annotated[
+        list[Annotated[str, AfterValidator(_server)]],
+        BeforeValidator(_servers, json_schema_input_type=str | list[str]),
+        Field(min_length=1),
+    ]
+    """Where the cluster is found: `host:port`, several as a list or with commas between."""
+
+    topics: Annotated[list[Topic], Field(min_length=1)] | None = None
+    """The topics to read."""
+
+    topic_pattern: Annotated[str, AfterValidator(_pattern)] | None = None
+    """Instead of `topics`: a regular expression for whole names; topics that are created later count too."""
+
+    format: Literal["json", "avro", "debezium", "csv", "text", "raw"] = "json"
+    """What a record is: a JSON object, an Avro record, a Debezium change, a line of CSV, text or bytes."""
+
+    declared: Declared | None = Field(default=None, alias="schema")
+    """The columns, as DDL; needed for json and csv. text and raw have one column, `value`."""
+
+    start_: Literal["earliest", "latest"] | KafkaStart = Field(default="earliest", alias="start")
+    """Where a new table begins: `earliest`, `latest` or `{position: {topic: {partition: offset}}}`."""
+
+    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    """Whether records of aborted or open transactions are left out (`read_committed`) or read."""
+
+    metadata: list[_Metadata] = Field(default_factory=list)
+    """What else becomes a column, as `_topic`, `_partition`, `_offset`, `_timestamp`, `_key`, `_headers`."""
+
+    csv: CsvFormat = CsvFormat()
+    """How the lines are written, where `format` is csv."""
+
+    options: dict[str, Text] = Field(default_factory=dict)
+    """Settings of the Kafka consumer, such as `fetch.max.bytes`."""
+
+    _cluster: KafkaCluster | None = PrivateAttr(default=None)
+    _lock: Any = PrivateAttr(default_factory=threading.Lock)
+    _group: str = PrivateAttr(default_factory=lambda: f"calve-{uuid.uuid4()}")
+
+    def flaws(self) -> list[Flaw]:
+        return [*self.security_flaws(), *self._key_flaws(), *self._schema_flaws(), *self._option_flaws()]
+
+    def _key_flaws(self) -> list[Flaw]:
+        found = []
+        if (self.topics is None) == (self.topic_pattern is None):
+            why = "give exactly one of topics and topic_pattern"
+            found.append(Flaw(("topics",) if self.topics is None else ("topic_pattern",), why))
+        if self.format != "csv" and "csv" in self.model_fields_set:
+            found.append(Flaw(("csv",), f"has no effect with format {self.format}"))
+        if isinstance(self.start_, KafkaStart) and self.topics is not None:
+            unread = sorted(set(self.start_.position) - set(self.topics))
+            found += [Flaw(("start", "position", topic), "not one of the topics") for topic in unread]
+        return found
+
+    def _schema_flaws(self) -> list[Flaw]:
+        if self.declared is None:
+            needed = self.format in ("json", "csv")
+            return [Flaw(("schema",), f"needed by format {self.format}")] if needed else []
+        if self.format not in _WITH_SCHEMA:
+            return [Flaw(("schema",), f"has no effect with format {self.format}: its one column is 'value'")]
+        taken = {name.lower() for name in self.declared.names}
+        clashes = [METADATA[name].name for name in self.metadata if METADATA[name].name in taken]
+        return [Flaw(("metadata",), f"the schema has a column '{name}' already") for name in clashes]
+
+    def _option_flaws(self) -> list[Flaw]:
+        unknown = [name for name in self.options if name not in SETTINGS]
+        return [
+            Flaw(("options", name), f"cannot be set here{suggestion(name, SETTINGS)}") for name in unknown
+        ]
+
+    def columns(self) -> Schema:
+        extra = tuple(METADATA[name] for name in dict.fromkeys(self.metadata))
+        return Schema((*self._value_columns().columns, *extra))
+
+    def _value_columns(self) -> Schema:
+        if self.declared is not None:
+            return self.declared
+        return Schema((Column("value", Primitive("string" if self.format == "text" else "binary"), False),))
+
+    def identity(self) -> str:
+        return f"kafka:{self._reach().cluster_id()}"
+
+    def start(self) -> Position:
+        there = self._topics({})
+        if self.topics is not None:
+            require(self.topics, there.ids, self._where())
+        first = there.ends if self.start_ == "latest" else dict(there.earliest)
+        if isinstance(self.start_, KafkaStart):
+            first = {**first, **_chosen(self.start_.position, there)}
+        return kafka_position.dump(there.ids, first, {})
+
+    def latest(self, after: Position, limits: Limits) -> Waiting:
+        there = self._topics(after)
+        kafka_position.refuse_loss(after, self._committed_or_not(after, there), self._is_declared)
+        if self.topics is not None:
+            require(self.topics, there.ids, self._where())
+        waiting = kafka_position.backlog(after, there)
+        taken = kafka_position.shares(waiting, limits.rows)
+        rows = sum(part.rows for part in taken)
+        to = kafka_position.moved(after, there, taken)
+        return Waiting(to, rows, self._bytes(taken, there) if rows else 0, more=taken != waiting)
+
+    def _committed_or_not(self, after: Position, there: Topics) -> Topics:
+        """`there` up to what is written: a position may stand in a transaction that was read uncommitted."""
+        known = kafka_position.offsets(after)
+        ahead = [place for place, end in there.ends.items() if known.get(place, 0) > end]
+        if not ahead or self.isolation == "read_uncommitted":
+            return there
+        return replace(
+            there, ends={**there.ends, **self._reach().offsets(ahead, "latest", "read_uncommitted")}
+        )
+
+    def _bytes(self, taken: list[Range], there: Topics) -> int:
+        sizes, total = self._reach().sizes(), 0
+        for part in taken:
+            place = (part.topic, part.partition)
+            held = there.ends[place] - there.earliest[place]
+            total += sizes.get(place, 0) * part.rows // held if held > 0 else 0
+        return total
+
+    def read(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
+        from pyspark.sql.types import StructType
+
+        from calve.decode.rows import record_rows
+
+        columns = StructType.fromJson(self.columns().to_spark_json())
+        parts = kafka_position.ranges(after, to)
+        if not parts:
+            return spark.createDataFrame([], columns)
+        with translated(f"read Kafka at '{self._where()}'"):
+            records = spark.read.format("kafka").options(**self._reading(parts)).load()
+            kept: dict[str, str] = {name: METADATA[name].name for name in self.metadata}
+            names = dict.fromkeys((*_NEEDED, *kept))
+            return records.select(*names).mapInArrow(record_rows(self._decoder(), kept), columns)
+
+    def _decoder(self) -> Decoder:
+        from calve.decode.csv import CsvDecoder
+        from calve.decode.json import JsonDecoder
+        from calve.decode.text import RawDecoder, TextDecoder
+
+        if self.format == "csv":
+            return CsvDecoder(self._value_columns(), self.csv.dialect())
+        if self.format == "json":
+            return JsonDecoder(self._value_columns())
+        return TextDecoder() if self.format == "text" else RawDecoder()
+
+    def _reading(self, parts: list[Range]) -> dict[str, str]:
+        """Options of Spark's Kafka source; one group, so that executors use their consumers again."""
+        last = _nested((part.topic, part.partition, part.end) for part in parts)
+        settings = {**self._settings(), "isolation.level": self.isolation, "group.id": self._group}
+        return {
+            "assign": json.dumps({topic: [int(number) for number in ends] for topic, ends in last.items()}),
+            "startingOffsets": json.dumps(_nested((p.topic, p.partition, p.begin) for p in parts)),
+            "endingOffsets": json.dumps(last),
+            "failOnDataLoss": "true",
+            "includeHeaders": str("headers" in self.metadata).lower(),
+            **{f"kafka.{name}": value for name, value in settings.items()},
+        }
+
+    def _settings(self) -> dict[str, str]:
+        return {"bootstrap.servers": self._where(), **self.options, **self.security_settings()}
+
+    def _where(self) -> str:
+        return ",".join(self.bootstrap_servers)
+
+    def _reach(self) -> KafkaCluster:
+        with self._lock:
+            if self._cluster is None:
+                self._cluster = KafkaCluster(self._settings(), self._where())
+            return self._cluster
+
+    def _topics(self, after: Position) -> Topics:
+        known = [topic for topic in after.get("topics", {}) if self._is_declared(topic)]
+        if self.topic_pattern is not None:
+            found = self._reach().names(re.compile(self.topic_pattern))
+        else:
+            found = self.topics or []
+        return self._reach().topics(dict.fromkeys([*found, *known]), self.isolation)
+
+    def _is_declared(self, topic: str) -> bool:
+        if self.topic_pattern is not None:
+            return re.fullmatch(self.topic_pattern, topic) is not None
+        return topic in (self.topics or ())
+
+    def check(self) -> list[str]:
+        seen = [f"cluster '{self._reach().cluster_id()}' at '{self._where()}'"]
+        there = self._topics({})
+        if self.topics is not None:
+            require(self.topics, there.ids, self._where())
+        for topic in there.ids:
+            places = [place for place in there.ends if place[0] == topic]
+            held = sum(there.ends[place] - there.earliest[place] for place in places)
+            seen.append(f"topic '{topic}': {len(places)} partitions, {held} offsets")
+        return seen
+
+
+def _nested(parts: Iterable[tuple[str, int, int]]) -> dict[str, dict[str, int]]:
+    """Per topic its partitions and their offsets."""
+    found: dict[str, dict[str, int]] = {}
+    for topic, partition, offset in parts:
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found
+
+
+def _chosen(position: Mapping[str, Mapping[int, int]], there: Topics) -> dict[tuple[str, int], int]:
+    chosen = {
+        (topic, number): offset for topic, parts in position.items() for number, offset in parts.items()
+    }
+    for (topic, number), offset in chosen.items():
+        place = (topic, number)
+        if place not in there.ends:
+            what = f"Cannot start at topic '{topic}' partition {number}: it does not exist"
+            raise StartRefused(what, command=COMMAND)
+        if not there.earliest[place] <= offset <= there.ends[place]:
+            raise StartRefused(
+                f"Cannot start at offset {offset} of topic '{topic}' partition {number}: it has "
+                f"{there.earliest[place]} to {there.ends[place]}",
+                command=COMMAND,
+            )
+    return chosen
