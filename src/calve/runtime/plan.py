@@ -102,6 +102,6 @@ def _look(found: Plan, spark: SparkSession, pipeline: ResolvedPipeline, sink_ids
 def _check_creatable(found: Plan) -> None:
     if not found.exists and found.partition is None:
         raise ConfigurationError(
-            f"Cannot create table '{found.table}': partitioning is 'table_default' and there is no table yet; "
+            f"Cannot create table '{found.table}': partitioning is 'table_default' and there is no table; "
             "create the table first, or declare its partitioning"
         )

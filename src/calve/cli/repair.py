@@ -1,0 +1,122 @@
+"""`calve repair`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from calve import declare
+from calve.cli import choose, render
+from calve.cli.app import config_option, debug_option, output_option, say
+from calve.errors import UsageError
+from calve.project import Project, ResolvedPipeline
+from calve.runtime import repair as runtime
+from calve.runtime import tables
+from calve.runtime.repair import Repair
+from calve.sink.prepare import table_name
+
+
+@click.command("repair")
+@click.option(
+    "--pipeline", "-p", "name", help="The pipeline, by its name or sink_id; needed if there are several."
+)
+@click.option(
+    "--accept-rollback", is_flag=True, help="Go on behind the mark; rows that were rolled back stay gone."
+)
+@click.option(
+    "--restart-from", "place", help="Begin at earliest, latest or a position of the source as JSON."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be written and end.")
+@click.option("--yes", is_flag=True, help="Write it.")
+@config_option
+@output_option
+@debug_option
+def command(
+    name: str | None,
+    accept_rollback: bool,
+    place: str | None,
+    dry_run: bool,
+    yes: bool,
+    config: Path,
+    output: str,
+    debug: bool,
+) -> int:
+    """Decide where a pipeline that refuses to start begins, and write that to its table as a new epoch."""
+    if accept_rollback == (place is not None):
+        raise UsageError("Cannot repair: give exactly one of --accept-rollback and --restart-from")
+    project = declare.load(config)
+    pipeline = _pipeline(project, name)
+    tables.check_catalog(pipeline.sink.catalog, table_name(pipeline.sink))
+    return _repair(
+        project, pipeline, place, yes and not dry_run, 0 if dry_run else UsageError.exit_code, output, debug
+    )
+
+
+def _pipeline(project: Project, name: str | None) -> ResolvedPipeline:
+    if name is not None:
+        return choose.pipeline(project, name)
+    if len(project.pipelines) > 1:
+        raise UsageError(f"Cannot repair: name one of {', '.join(sorted(project.pipelines))} with --pipeline")
+    return project.pipeline(next(iter(project.pipelines)))
+
+
+def _repair(
+    project: Project,
+    pipeline: ResolvedPipeline,
+    place: str | None,
+    write: bool,
+    unwritten: int,
+    output: str,
+    debug: bool,
+) -> int:
+    from calve.runtime.run import open_spark
+    from calve.runtime.session import branch_off
+
+    spark = open_spark(project, [pipeline], debug, say)
+    try:
+        session = branch_off(spark, [pipeline.sink.catalog])
+        found = (
+            runtime.accept_rollback(session, pipeline)
+            if place is None
+            else runtime.restart_from(session, pipeline, place)
+        )
+        if write:
+            runtime.write(found, pipeline)
+    finally:
+        spark.stop()
+    render.show(output, _value(found, pipeline, write), _blocks(found, pipeline))
+    say("Written; 'calve run' begins there" if write else "Nothing changed; add --yes to write it")
+    return 0 if write else unwritten
+
+
+def _value(found: Repair, pipeline: ResolvedPipeline, written: bool) -> dict[str, Any]:
+    return {
+        "pipeline": pipeline.name,
+        "table": str(found.table.name),
+        "branch": pipeline.sink.branch,
+        "sink_id": pipeline.sink_id,
+        "before": _mark(found),
+        "after": {"epoch": found.epoch, "source": found.source, "position": found.position},
+        "reason": found.reason,
+        "written": written,
+    }
+
+
+def _mark(found: Repair) -> dict[str, Any] | None:
+    mark = found.mark
+    return None if mark is None else {"epoch": mark.epoch, "source": mark.source, "position": mark.position}
+
+
+def _blocks(found: Repair, pipeline: ResolvedPipeline) -> Iterator[render.Block]:
+    before = _mark(found)
+    yield render.Line(f"{pipeline.name}: {found.reason}, table '{found.table.name}' as '{pipeline.sink_id}'")
+    headings = ("", "before", "after")
+    after = {"epoch": found.epoch, "source": found.source, "position": found.position}
+    yield render.Table(
+        headings, [[key, before[key] if before else "none", after[key]] for key in after], indent=2
+    )
+    if not found.reason.startswith("accepted"):
+        yield render.Line("Rows behind that position which the table has already are written once more.")
