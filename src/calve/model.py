@@ -43,13 +43,16 @@ class Flaw:
 class Model(BaseModel):
     """A declaration: frozen, and with no key that it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+    # Building every model when it is imported would double the time of `calve validate`.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False, defer_build=True
+    )
 
     @field_validator("*", mode="before")
     @classmethod
     def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, bool) and _is_number(cls.model_fields[str(info.field_name)].annotation):
-            raise ValueError("expected a number")
+            raise ValueError("expected a number, not true or false")
         return value
 
     def flaws(self) -> list[Flaw]:
@@ -104,7 +107,8 @@ class Secret:
         if isinstance(value, Secret):
             return value
         if not isinstance(value, str):
-            raise ValueError("expected text; put the value in quotes")
+            scalar = isinstance(value, (bool, int, float))
+            raise ValueError("expected text; put the value in quotes" if scalar else "expected text")
         if not value:
             raise ValueError("must not be empty")
         return cls(value)

@@ -28,22 +28,18 @@ class Building:
         if not isinstance(raw, dict):
             self.flaws.append(Flaw((), "expected keys and values"))
             return None
-        parts = Parts(
-            sources=self._entries(raw, "sources", self._source),
-            sinks=self._entries(raw, "sinks", self._sink),
-            pipelines=self._entries(raw, "pipelines", self._pipeline),
-            allow_python=raw.get("allow_python") in (True, "true"),
-        )
-        built = {
-            **raw,
-            **{key: getattr(parts, key) for key in ("sources", "sinks", "pipelines") if key in raw},
+        sections: dict[str, Any] = {
+            "sources": self._entries(raw, "sources", self._source),
+            "sinks": self._entries(raw, "sinks", self._sink),
+            "pipelines": self._entries(raw, "pipelines", self._pipeline),
+            "spark": self._model(SparkSettings, raw.get("spark", {}), ("spark",)),
         }
-        if "spark" in raw:
-            built["spark"] = self._model(SparkSettings, raw["spark"], ("spark",))
-        whole = self._model(Project, built, ())
+        whole = self._model(Project, {**raw, **{key: sections[key] for key in sections if key in raw}}, ())
+        allow_python = whole.allow_python if whole else bool(raw.get("allow_python"))
+        del sections["spark"]
+        self.flaws += project.flaws(Parts(**sections, allow_python=allow_python))
         if raw.get("pipelines") == {}:
             self.flaws.append(Flaw(("pipelines",), "declares no pipeline"))
-        self.flaws += project.flaws(parts)
         return None if self.flaws else whole
 
     def _entries(

@@ -106,16 +106,21 @@ def _message(detail: Any, path: Path, raw: Any, model: type[BaseModel]) -> str:
 
 def _one_of(expected: str, value: Any) -> str:
     options = re.findall(r"'([^']*)'", expected) or [expected]
-    guess = suggestion(value, options) if isinstance(value, str) else ""
-    return f"expected one of {', '.join(options)}{guess}" if len(options) > 1 else f"expected '{options[0]}'"
+    if len(options) == 1:
+        return f"expected {options[0]}{_quotes(value)}"
+    hint = suggestion(value, options) if isinstance(value, str) else _quotes(value)
+    return f"expected one of {', '.join(options)}{hint}"
 
 
 def _wrong_type(kind: str, value: Any) -> str:
     expected = _EXPECTED.get(kind.partition("_")[0])
     if expected is None:
         return "not valid here"
-    quotes = expected == "text" and isinstance(value, (bool, int, float))
-    return f"expected {expected}" + ("; put the value in quotes" if quotes else "")
+    return f"expected {expected}" + (_quotes(value) if expected == "text" else "")
+
+
+def _quotes(value: Any) -> str:
+    return "; put the value in quotes" if isinstance(value, (bool, int, float)) else ""
 
 
 def _joined(messages: list[str]) -> str:

@@ -20,7 +20,8 @@ _CONSTANTS |= dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(
 _INTEGER = re.compile(r"[-+]?[0-9]{1,40}")
 _OTHER_BASE = re.compile(r"0o[0-7]{1,40}|0x[0-9a-fA-F]{1,40}")
 _FLOAT = re.compile(
-    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,5})?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+    r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]{1,5})?|[-+]?[0-9]+[eE][-+]?[0-9]{1,5}"
+    r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 )
 
 
@@ -161,7 +162,7 @@ def _resolved(text: str) -> Any:
         return int(text)
     if _OTHER_BASE.fullmatch(text):
         return int(text, 0)
-    return float(text.replace(".inf", "inf").replace(".nan", "nan")) if _FLOAT.fullmatch(text) else text
+    return float(re.sub(r"\.(?=[A-Za-z])", "", text)) if _FLOAT.fullmatch(text) else text
 
 
 class _Expansion:
@@ -181,9 +182,10 @@ class _Expansion:
     def value(self, node: _Node, path: Path, line: int) -> Any:
         self.nodes += 1
         if self.nodes > MAX_NODES:
-            raise Unreadable(line, f"more than {MAX_NODES} values once aliases are written out")
+            first = self.document.lines.get(path[:1], line)
+            raise Unreadable(first, f"more than {MAX_NODES} values once aliases are written out")
         if len(path) > MAX_DEPTH:
-            raise Unreadable(line, f"nested deeper than {MAX_DEPTH}")
+            raise Unreadable(self.document.lines.get(path[:1], line), f"nested deeper than {MAX_DEPTH}")
         self.document.lines[path] = line
         if node.tagged:
             self.flaw(node.line, path, "has a tag; write the value alone")
