@@ -25,6 +25,36 @@ def jvm() -> Any:
     return running._jvm
 
 
+def parsed_nodes(spark: Any, sql: str) -> tuple[set[str], set[str]]:
+    """The kinds of nodes and of expressions in a query that is only parsed: nothing of it is run."""
+    return _nodes(spark._jsparkSession.sessionState().sqlParser().parsePlan(sql))
+
+
+def analyzed_nodes(rows: Any) -> tuple[set[str], set[str]]:
+    """The kinds of nodes and of expressions in the analyzed plan of a DataFrame."""
+    return _nodes(rows._jdf.queryExecution().analyzed())
+
+
+def _nodes(plan: Any) -> tuple[set[str], set[str]]:
+    tree = json.loads(plan.toJSON())
+    nodes = {_kind(node) for node in tree}
+    return nodes, {name for node in tree for value in node.values() for name in _kinds(value)}
+
+
+def _kinds(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if "class" in value:
+            yield _kind(value)
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _kinds(inner)
+
+
+def _kind(node: dict[str, Any]) -> str:
+    return str(node["class"]).rpartition(".")[2].rstrip("$")
+
+
 class WorkerError(Exception):
     """A bad record on its way out of a Python worker, of which Spark passes on nothing but the text."""
 
@@ -54,7 +84,8 @@ def trace(error: BaseException) -> str:
     """The Java stack trace behind `error`, or its text where there is none."""
     stack = getattr(error, "_stackTrace", None)
     if isinstance(stack, str):
-        return f"{type(error).__module__}.{type(error).__name__}: {getattr(error, '_desc', '')}\n{stack}"
+        said = str(getattr(error, "_desc", "")).strip()
+        return f"{type(error).__module__}.{type(error).__name__}: {said}\n{stack}"
     origin = getattr(error, "java_exception", None)
     if origin is not None:
         try:
@@ -65,6 +96,7 @@ def trace(error: BaseException) -> str:
 
 
 def is_foreign(error: BaseException) -> bool:
+    """Whether `error` comes from Java, Py4J or Spark."""
     return any(owner.__module__.partition(".")[0] in ("py4j", "pyspark") for owner in type(error).__mro__)
 
 

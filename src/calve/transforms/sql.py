@@ -1,0 +1,109 @@
+"""A SELECT over the rows of a batch."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, PrivateAttr
+
+from calve.errors import ConfigurationError
+from calve.gateway import analyzed_nodes, parsed_nodes, translated
+from calve.transforms.transform import Transform
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+VIEW = "input"
+
+_ROW_BY_ROW = {
+    *("Project", "Filter", "SubqueryAlias", "Generate", "Union", "View", "LogicalRDD"),
+    *("WithCTE", "CTERelationDef", "CTERelationRef"),
+    *("UnresolvedRelation", "UnresolvedSubqueryColumnAliases", "UnresolvedWith"),
+}
+"""The parts of a query that make rows of one row each."""
+
+_WORDS = {
+    "Aggregate": "it aggregates, and a batch is not the whole stream",
+    "UnresolvedHaving": "it aggregates, and a batch is not the whole stream",
+    "Pivot": "it aggregates, and a batch is not the whole stream",
+    "Distinct": "it removes duplicates, and a batch is not the whole stream",
+    "Deduplicate": "it removes duplicates, and a batch is not the whole stream",
+    "Window": "it uses a window function, and a batch is not the whole stream",
+    "WithWindowDefinition": "it uses a window function, and a batch is not the whole stream",
+    "Join": "it joins; only 'input' can be read",
+    "LateralJoin": "it joins; only 'input' can be read",
+    "AsOfJoin": "it joins; only 'input' can be read",
+    "Intersect": "it intersects, and a batch is not the whole stream",
+    "Except": "it subtracts, and a batch is not the whole stream",
+    "Sort": "it sorts; the order of rows is the sink's sort_by",
+    "GlobalLimit": "it limits the rows, and which ones are left would depend on the batch",
+    "LocalLimit": "it limits the rows, and which ones are left would depend on the batch",
+    "Tail": "it limits the rows, and which ones are left would depend on the batch",
+    "Offset": "it limits the rows, and which ones are left would depend on the batch",
+    "Sample": "it samples, and would take other rows when the batch is read again",
+    "OneRowRelation": "it does not read 'input'",
+}
+_SUBQUERIES = {"ScalarSubquery", "Exists", "ListQuery", "InSubquery", "LateralSubquery"}
+_OTHER_RELATION = "it reads something else than 'input'"
+_RELATION = re.compile(r"Relation|Range|TableValued|InlineTable|LogicalRDD")
+
+_CALLS = (
+    *("rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle"),
+    *("current_timestamp", "now", "current_date", "curdate", "current_time", "localtimestamp"),
+    *("unix_timestamp", "monotonically_increasing_id", "spark_partition_id", "input_file_name"),
+    *("input_file_block_start", "input_file_block_length"),
+)
+_BARE = ("current_timestamp", "current_date", "current_time", "localtimestamp")
+_LITERAL = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/", re.S)
+_UNSTEADY = re.compile(rf"\b(?:({'|'.join(_CALLS)})\s*\(|({'|'.join(_BARE)})\b)", re.I)
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    return value.strip().rstrip(";")
+
+
+class SqlTransform(Transform):
+    """A SELECT in which `input` stands for the rows of a batch."""
+
+    sql: Annotated[str, AfterValidator(_text)]
+    """A SELECT over `input` that makes its rows from one row each: no GROUP BY, DISTINCT, window or join."""
+
+    _checked: str | None = PrivateAttr(default=None)
+
+    def apply(self, rows: DataFrame) -> DataFrame:
+        with translated("run the SQL of a transform"):
+            self._check(rows)
+            return self._over(rows)
+
+    def _over(self, rows: DataFrame) -> DataFrame:
+        rows.createOrReplaceTempView(VIEW)
+        return rows.sparkSession.sql(self.sql)
+
+    def _check(self, rows: DataFrame) -> None:
+        """Look at the plan of the query over no rows: nothing of the source's own plan is in it."""
+        columns = rows.schema.json()
+        if columns == self._checked:
+            return
+        nodes, _ = parsed_nodes(rows.sparkSession, self.sql)
+        _refuse(nodes, "it is not a SELECT")
+        nodes, expressions = analyzed_nodes(self._over(rows.sparkSession.createDataFrame([], rows.schema)))
+        _refuse(nodes, _OTHER_RELATION)
+        if expressions & _SUBQUERIES:
+            raise ConfigurationError("Cannot run the SQL of a transform: it has a subquery in an expression")
+        if "LogicalRDD" not in nodes:
+            raise ConfigurationError("Cannot run the SQL of a transform: it does not read 'input'")
+        self._checked = columns
+
+    def warnings(self) -> list[str]:
+        code = _LITERAL.sub(lambda found: " " if found[0][0] in "-/" else "''", self.sql)
+        names = {(call or bare).lower() for call, bare in _UNSTEADY.findall(code)}
+        return [f"{name}() differs when a batch is read again after a failure" for name in sorted(names)]
+
+
+def _refuse(nodes: set[str], otherwise: str) -> None:
+    for name in sorted(nodes - _ROW_BY_ROW):
+        why = _WORDS.get(name) or (_OTHER_RELATION if _RELATION.search(name) else otherwise)
+        raise ConfigurationError(f"Cannot run the SQL of a transform: {why}")
