@@ -1,0 +1,72 @@
+"""`calve run` as a process of its own, with faults planned for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+LIMIT = 120
+
+
+@dataclass
+class Calve:
+    """A project in a directory, and the processes that run it."""
+
+    folder: Path
+    declaration: str
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "calve.yaml").write_text(self.declaration)
+
+    def start(self, *arguments: str, fault: dict[str, Any] | None = None) -> subprocess.Popen[str]:
+        """Start `calve`; its output is in the process's pipes."""
+        environment = {**os.environ, "CALVE_CRASH_TRACE": str(self.trace)}
+        if fault:
+            environment["CALVE_CRASH_PLAN"] = json.dumps([fault])
+        command = [sys.executable, "-m", "calve.cli", *arguments]
+        process = subprocess.Popen(
+            command, cwd=self.folder, env=environment, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def run(self, *arguments: str, fault: dict[str, Any] | None = None) -> tuple[int, str]:
+        """Run `calve` to its end; the exit code and what it said."""
+        process = self.start(*arguments, fault=fault)
+        out, err = process.communicate(timeout=LIMIT)
+        return process.returncode, out + err
+
+    @property
+    def trace(self) -> Path:
+        return self.folder / "trace.jsonl"
+
+    def fired(self) -> list[str]:
+        """The crash points that fired so far."""
+        lines = self.trace.read_text().splitlines() if self.trace.exists() else []
+        return [json.loads(line)["point"] for line in lines]
+
+    def end(self) -> None:
+        """End what is still running."""
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = LIMIT) -> Any:
+    """The first true answer of `condition`."""
+    limit = time.monotonic() + seconds
+    while not (answer := condition()):
+        assert time.monotonic() < limit, f"waited in vain for {what}"
+        time.sleep(0.1)
+    return answer
