@@ -169,7 +169,7 @@ def test_a_secret_is_text_that_is_not_empty(value: Any) -> None:
 
 @pytest.mark.parametrize("key", ["count", "ratio"])
 def test_true_is_no_number(key: str) -> None:
-    with pytest.raises(ValidationError, match="expected a number, not true or false"):
+    with pytest.raises(ValidationError, match="Input should be a valid"):
         Sample.model_validate({key: True})
 
 

@@ -20,7 +20,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     ValidationInfo,
-    field_validator,
+    model_validator,
 )
 from pydantic_core import CoreSchema, core_schema
 
@@ -48,12 +48,15 @@ class Model(BaseModel):
         frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False, defer_build=True
     )
 
-    @field_validator("*", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        if isinstance(value, bool) and _is_number(cls.model_fields[str(info.field_name)].annotation):
-            raise ValueError("expected a number, not true or false")
-        return value
+    def _true_is_no_number(cls, value: Any) -> Any:
+        """As text, true is refused where pydantic would take it for 1."""
+        if not isinstance(value, dict) or not any(isinstance(one, bool) for one in value.values()):
+            return value
+        fields = {field.alias or key: field for key, field in cls.model_fields.items()}
+        wrong = [key for key, one in value.items() if isinstance(one, bool) and key in fields]
+        return value | {key: _text(value[key]) for key in wrong if _is_number(fields[key].annotation)}
 
     def flaws(self) -> list[Flaw]:
         """What is wrong with keys that are each right: two that contradict, one that has no effect."""
@@ -63,6 +66,12 @@ class Model(BaseModel):
 def _is_number(annotation: Any) -> bool:
     types = set(get_args(annotation) or (annotation,))
     return bool(types & {int, float}) and bool not in types
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else value
 
 
 @dataclass(frozen=True, order=True)
@@ -154,12 +163,6 @@ def name(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", value):
         raise ValueError("not a name; use letters, digits, '_' and '-', and begin with a letter or '_'")
     return value
-
-
-def _text(value: Any) -> Any:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int) else value
 
 
 def is_uri(value: str) -> bool:

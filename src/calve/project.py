@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, SkipValidation
 
@@ -16,6 +16,7 @@ from calve.partitioning import refusal
 from calve.schema import Decimal, Primitive, Schema
 from calve.sink.declaration import IcebergSink
 from calve.sources.source import Source
+from calve.transforms.transform import Transform
 
 _OWNED = {
     "spark.master": "use 'master'",
@@ -94,7 +95,7 @@ class Pipeline(Model):
     sink: str
     """The name of the sink."""
 
-    transforms: SkipValidation[list[Any]] = Field(default_factory=list)
+    transforms: SkipValidation[list[Transform]] = Field(default_factory=list)
     """What is done to the rows on the way, in this order."""
 
     enabled: bool = True
@@ -132,7 +133,7 @@ class ResolvedPipeline:
     name: str
     source: Source
     sink: IcebergSink
-    transforms: tuple[Any, ...]
+    transforms: tuple[Transform, ...]
     sink_id: str
     enabled: bool
 

@@ -86,6 +86,9 @@ class Building:
                 Flaw(path, f"no connector is called '{wanted}'{suggestion(wanted, known) or options}")
             )
             return None
+        except ImportError as error:
+            self.flaws.append(Flaw(path, f"connector '{wanted}' cannot be loaded: {error}"))
+            return None
         return found
 
     def _pipeline(self, raw: Any, path: Path) -> Pipeline | None:

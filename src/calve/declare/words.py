@@ -97,10 +97,12 @@ def _message(detail: Any, path: Path, raw: Any, model: type[BaseModel]) -> str:
         return str(facts.get("error", "not valid here"))
     if kind in _BOUNDS:
         return _BOUNDS[kind].format(**facts)
-    if kind in ("too_short", "string_too_short"):
-        return (
-            "must not be empty" if facts["min_length"] == 1 else f"must have at least {facts['min_length']}"
-        )
+    if kind.endswith("too_short"):
+        return "must not be empty" if facts["min_length"] == 1 else f"is shorter than {facts['min_length']}"
+    if kind.endswith("too_long"):
+        return f"is longer than {facts['max_length']}"
+    if kind == "string_pattern_mismatch":
+        return f"must match {facts['pattern']}"
     return _wrong_type(kind, value)
 
 
@@ -114,7 +116,7 @@ def _one_of(expected: str, value: Any) -> str:
 
 def _wrong_type(kind: str, value: Any) -> str:
     expected = _EXPECTED.get(kind.partition("_")[0])
-    if expected is None:
+    if expected is None or not kind.endswith(("type", "parsing", "parsing_size", "from_float", "number")):
         return "not valid here"
     return f"expected {expected}" + (_quotes(value) if expected == "text" else "")
 
