@@ -19,9 +19,11 @@ help: ## Explain the targets
 demo: ready ## Set up, then stream generated orders into a local Iceberg table and show them
 	@rm -rf $(DEMO)
 	@$(BIN)/calve init $(DEMO)
-	@cd $(DEMO) && $(BIN)/calve run --once
+	@cd $(DEMO) && $(BIN)/calve run
 	@cd $(DEMO) && $(BIN)/calve read orders --limit 10
-	@echo "The table is in $(DEMO)/warehouse. Look further: cd $(DEMO) && $(BIN)/calve snapshots orders"
+	@cd $(DEMO) && $(BIN)/calve snapshots orders
+	@echo "The table is in $(DEMO)/warehouse. Query it: cd $(DEMO) && $(BIN)/calve read orders --limit 100"
+	@echo "or with PyIceberg: SqlCatalog('calve', uri='sqlite:///$(CURDIR)/$(DEMO)/warehouse/catalog.db').load_table('shop.orders')"
 
 .PHONY: test
 test: setup lint ## Set up, then run every test but the full counts, with coverage (fails below 90 %)
