@@ -32,7 +32,8 @@ def command(
 ) -> int:
     """Reach every source and sink and say what was tried.
 
-    In each sink a scratch table is created, written, read and dropped. Ends with the code of the first failure.
+    In each sink a scratch table is created, written, read and dropped.
+    Ends with the code of the first failure.
     """
     project = declare.load(config)
     everything = not source_names and not sink_names

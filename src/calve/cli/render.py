@@ -29,12 +29,12 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headings; `cut` lets cells be shortened where a terminal is too narrow."""
+    """Rows under headings; where a terminal is too narrow, cells are cut or, with `wrap`, folded."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[object]]
     indent: int = 0
-    cut: bool = True
+    wrap: bool = False
 
 
 Block = Line | Pairs | Table
@@ -135,7 +135,7 @@ def _show_on_terminal(blocks: Iterable[Block]) -> None:
 
     console = Console(highlight=False, soft_wrap=True)
     for block in blocks:
-        if isinstance(block, Table) and block.cut:
+        if isinstance(block, Table):
             console.print(_rich(block), soft_wrap=False)
         else:
             console.print("\n".join(_lines(block)), markup=False)
@@ -148,7 +148,7 @@ def _rich(block: Table) -> Any:
 
     table = RichTable(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for heading in block.headings:
-        table.add_column(Text(heading), no_wrap=True, overflow="ellipsis")
+        table.add_column(Text(heading), no_wrap=not block.wrap, overflow="fold" if block.wrap else "ellipsis")
     for row in block.rows:
         table.add_row(*(Text(cell(value)) for value in row))
     return Padding(table, (0, 0, 0, block.indent))

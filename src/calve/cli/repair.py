@@ -119,4 +119,4 @@ def _blocks(found: Repair, pipeline: ResolvedPipeline) -> Iterator[render.Block]
         headings, [[key, before[key] if before else "none", after[key]] for key in after], indent=2
     )
     if not found.reason.startswith("accepted"):
-        yield render.Line("Rows behind that position which the table has already are written once more.")
+        yield render.Line("Rows after that position that the table has already are written once more.")

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -157,11 +158,10 @@ def _clean(
         location = catalog.load(name).metadata().location
         check.tried("drop the table", lambda: catalog.drop(name))
         _remove_empty(Path(location.removeprefix("file:")), len(absent))
-    for level in absent:
-        if catalog.has_namespace(level):
-            check.tried(
-                f"drop namespace '{'.'.join(level)}'", lambda: _drop_namespace(spark, name.catalog, level)
-            )
+    for level in filter(catalog.has_namespace, absent):
+        check.tried(
+            f"drop namespace '{'.'.join(level)}'", partial(_drop_namespace, spark, name.catalog, level)
+        )
 
 
 def _drop_namespace(spark: SparkSession, catalog: str, level: tuple[str, ...]) -> None:
@@ -171,7 +171,7 @@ def _drop_namespace(spark: SparkSession, catalog: str, level: tuple[str, ...]) -
 
 
 def _remove_empty(table: Path, levels: int) -> None:
-    """Remove the directories that a dropped table and its namespace leave on a local disk, as far as empty."""
+    """Remove the directories that a dropped table and its namespace leave on a local disk, if empty."""
     for directory in (table / "data", table / "metadata", table, *list(table.parents)[:levels]):
         with suppress(OSError):
             directory.rmdir()
