@@ -54,6 +54,10 @@ def test_sort_fields_are_read() -> None:
     )
 
 
+def test_a_comma_in_backticks_is_part_of_the_name() -> None:
+    assert [field.column for field in sort_fields("`a,b` desc, c, `d``,e`")] == ["a,b", "c", "d`,e"]
+
+
 def test_nulls_come_first_when_rising_and_last_when_falling() -> None:
     assert [str(field) for field in sort_fields("a, b desc")] == ["a asc nulls first", "b desc nulls last"]
 

@@ -241,6 +241,25 @@ def test_a_choice_between_shapes_is_told_apart(built: Any) -> None:
     assert built(dead_letter={"tabel": "x"}) == [(*prefix, "dead_letter", "tabel")]
 
 
+def test_a_connector_that_cannot_be_loaded_is_a_flaw(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry.SOURCES, "shelf", "calve.nowhere:Shelf")
+    message = "connector 'shelf' cannot be loaded: No module named 'calve.nowhere'"
+    building = Building("/project")
+    building.project({"version": "1.0", "sources": {"s": {"connector": "shelf"}}, "pipelines": {"p": 5}})
+    assert Flaw(("sources", "s", "connector"), message) in building.flaws
+
+
+def test_a_source_that_is_no_mapping_is_a_flaw() -> None:
+    building = Building("/project")
+    building.project(
+        {"version": "1.0", "sources": {"s": 5}, "pipelines": {"p": {"source": "s", "sink": "k"}}}
+    )
+    assert building.flaws == [
+        Flaw(("sources", "s"), "expected keys and values"),
+        Flaw(("pipelines", "p", "sink"), "no sink is called 'k'"),
+    ]
+
+
 def entry(place: str, value: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
     group, connector, *keys = place.split(".")
     for key in reversed(keys):

@@ -11,6 +11,7 @@ _TIMES = ("year", "month", "day", "hour")
 _SIZED = ("bucket", "truncate")
 _CALL = re.compile(r"(\w+)\s*\(\s*(.*?)\s*\)")
 _COLUMN = re.compile(r"`(?:[^`]|``)+`|[^\s`(),]+")
+_COMMA = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)")
 _SORTED = re.compile(rf"({_COLUMN.pattern})(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?", re.IGNORECASE)
 
 
@@ -87,7 +88,7 @@ def _unquoted(name: str) -> str:
 
 def sort_fields(text: str) -> tuple[SortField, ...]:
     """The fields that text such as `order_date desc nulls last, id` declares; raises ValueError."""
-    return tuple(_sort_field(part) for part in text.split(","))
+    return tuple(_sort_field(part) for part in _COMMA.split(text))
 
 
 def _sort_field(text: str) -> SortField:
