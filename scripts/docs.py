@@ -1,0 +1,317 @@
+"""Writes the generated parts of `docs/` from the models, the command line and the errors.
+
+    python scripts/docs.py            rewrites what stands between `<!-- generated: … -->` and `<!-- end -->`
+    python scripts/docs.py --check    changes nothing; ends with 1 and names the pages that are stale
+"""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import click
+from pydantic.fields import FieldInfo
+
+from calve import errors, pending, registry
+from calve.catalogs import Catalog, Rest
+from calve.cli import reference
+from calve.cli.app import VERBS
+from calve.errors import CalveError
+from calve.model import Duration, Model, documentation
+from calve.project import Pipeline, Project, SinkDeclaration, SourceDeclaration, SparkSettings, Stream
+from calve.sink.declaration import CODECS, Compression
+from calve.sources.kafka import METADATA, SETTINGS
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+
+_PART = re.compile(r"(<!-- generated: ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+SECTIONS: dict[str, tuple[type[Model], str]] = {
+    "project": (Project, ""),
+    "source": (SourceDeclaration, "sources.*."),
+    "stream": (Stream, ""),
+    "sink": (SinkDeclaration, "sinks.*."),
+    "pipeline": (Pipeline, ""),
+    "spark": (SparkSettings, ""),
+    "catalog": (Catalog, "sinks.iceberg.config.catalog."),
+    "rest": (Rest, ""),
+}
+"""Parts of a declaration that are no connector, and the place of their keys in the table of what is pending."""
+
+_NO_CODEC = {
+    ("parquet", "brotli"): "Parquet defines it, but Iceberg's runtime comes without its codec",
+    ("avro", "lz4"): "Iceberg's Avro writer has none",
+    ("avro", "brotli"): "Iceberg's Avro writer has none",
+    ("orc", "brotli"): "Iceberg's ORC writer has none",
+}
+
+_BOUNDLESS = 2**31 - 1
+"""A bound from here on only keeps numbers apart from the end of their type."""
+
+_OTHER_CODES = {
+    0: "done; a stop that was asked for and finished included",
+    2: "only `plan --exit-code`: a run would change something",
+}
+_CUT_OFF = {130: "Ctrl-C", 143: "SIGTERM"}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Rewrite the pages, or tell which are stale."""
+    stale = [page for page in PAGES if rendered(page.read_text()) != page.read_text()]
+    for page in stale:
+        if "--check" not in arguments:
+            page.write_text(rendered(page.read_text()))
+    names = ", ".join(str(page.relative_to(ROOT)) for page in stale)
+    if "--check" in arguments and stale:
+        print(f"Stale: {names}; run 'make docs'", file=sys.stderr)
+        return 1
+    print(f"Rewrote {names}" if stale else "Every page is up to date")
+    return 0
+
+
+def rendered(text: str) -> str:
+    """A page with its generated parts written anew."""
+    return _PART.sub(lambda part: f"{part[1]}{_part(part[2])}\n{part[3]}", text)
+
+
+def _part(name: str) -> str:
+    kind, *words = name.split()
+    return PARTS[kind](*words).strip("\n")
+
+
+def section(name: str) -> str:
+    """The keys of a part of a declaration, without those of the sections in it."""
+    model, place = SECTIONS[name]
+    return _table(model, [place], {})
+
+
+def connector(kind: str, name: str) -> str:
+    """The keys of a connector, and those of each section in it under a heading of its own."""
+    model = registry.find(kind, name)
+    places = [f"{kind}s.{one}.config." for one in ("*", name)] if kind != "transform" else []
+    return "\n".join(_connector(model, name, places))
+
+
+def _connector(model: type[Model], name: str, places: list[str]) -> Iterator[str]:
+    yield _sentence(model)
+    yield ""
+    inner = list(_sections(model, ""))
+    links = {path: _slug(_heading(name, path)) for path, _ in inner}
+    yield _table(model, places, links)
+    for path, found in inner:
+        yield f"\n#### {_heading(name, path)}\n"
+        yield " ".join([_sentence(found), *(["Not available yet."] if _is_pending(path, places) else [])])
+        if found.model_fields:
+            yield ""
+            yield _table(found, [f"{place}{path}." for place in places], links, f"{path}.")
+
+
+def _sections(model: type[Model], prefix: str) -> Iterator[tuple[str, type[Model]]]:
+    for field_name, hint in _hints(model).items():
+        field = model.model_fields[field_name]
+        for path, found in reference.sections(hint, f"{prefix}{field.alias or field_name}"):
+            yield path, found
+            yield from _sections(found, f"{path}.")
+
+
+def _heading(connector: str, path: str) -> str:
+    key, _, tag = path.partition("(")
+    return f"{connector}: `{key}`" + (f" of type `{tag[:-1]}`" if tag else "")
+
+
+def _table(model: type[Model], places: list[str], links: dict[str, str], prefix: str = "") -> str:
+    docs = documentation(model)
+    rows = []
+    for name, hint in _hints(model).items():
+        field = model.model_fields[name]
+        key = field.alias or name
+        meaning = " ".join([*docs.get(name, "").split(), *_pending(key, places)])
+        rows.append((f"`{key}`", _type(hint, field, links, f"{prefix}{key}"), _default(hint, field), meaning))
+    return table(("key", "type", "default", "meaning"), rows)
+
+
+def _hints(model: type[Model]) -> dict[str, Any]:
+    """The types of the keys, a model's own before those of the models it extends."""
+    hints = get_type_hints(model, include_extras=True)
+    names = sorted(model.model_fields, key=lambda name: name not in vars(model).get("__annotations__", {}))
+    return {name: hints[name] for name in names}
+
+
+def _type(hint: Any, field: FieldInfo, links: dict[str, str], path: str) -> str:
+    words = ", ".join([reference.words(hint), *_bounds(field)])
+    inner = [links[place] for place, _ in reference.sections(hint, path) if place in links]
+    return words.replace("section", f"[section](#{inner[0]})") if len(inner) == 1 else words
+
+
+def _bounds(field: FieldInfo) -> Iterator[str]:
+    words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+    for bound in field.metadata:
+        for name in words:
+            value = getattr(bound, name, None)
+            if value is not None and abs(value) < _BOUNDLESS:
+                yield f"{words[name]} {value:g}" if isinstance(value, float) else f"{words[name]} {value}"
+
+
+def _default(hint: Any, field: FieldInfo) -> str:
+    if field.is_required():
+        return reference.REQUIRED
+    value = field.get_default(call_default_factory=True, validated_data={})
+    if value is None or isinstance(value, (Model, dict, list)):
+        return "–"
+    if value == "":
+        return "empty text"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, (datetime.datetime, datetime.date)):
+        return f"`{value.isoformat().replace('+00:00', 'Z')}`"
+    return f"`{_duration(value) if hint == Duration else value}`"
+
+
+def _duration(seconds: float) -> str:
+    units = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+    return next(f"{seconds / size:g}{unit}" for size, unit in units if seconds % size == 0 and seconds >= size)
+
+
+def _pending(key: str, places: list[str]) -> Iterator[str]:
+    for place in places:
+        values = pending.KEYS.get(f"{place}{key}", ())
+        if values == pending.ANY:
+            yield "Not available yet."
+        elif values:
+            yield f"Not available yet: {', '.join(map(_value, values))}."
+
+
+def _value(value: Any) -> str:
+    return "keys and values" if value is dict else f"`{value}`"
+
+
+def _is_pending(path: str, places: list[str]) -> bool:
+    """Whether the key of a section, or one that it is inside of, cannot be used yet."""
+    head, _, last = path.rpartition(".")
+    keys = path.split(".")
+    for place in places:
+        above = [pending.KEYS.get(f"{place}{'.'.join(keys[:depth])}") for depth in range(1, len(keys) + 1)]
+        if pending.ANY in above or last in pending.KEYS.get(f"{place}{head}.type", ()):
+            return True
+    return False
+
+
+def _sentence(model: type[Model]) -> str:
+    return " ".join((inspect.getdoc(model) or "").split())
+
+
+def unavailable() -> str:
+    """Everything that can be declared and is refused as not available yet."""
+    lines = [f"- `connector: {name}` of a {kind}" for kind, names in pending.CONNECTORS.items() for name in names]
+    for place, values in pending.KEYS.items():
+        group, wanted, *keys = place.split(".")
+        key = ".".join(keys).removeprefix("config.")
+        whose = f"any {group[:-1]}" if wanted == "*" else f"a {group[:-1]} of `connector: {wanted}`"
+        which = "" if values == pending.ANY else f": {', '.join(map(_value, values))}"
+        lines.append(f"- `{key}` of {whose}{which}")
+    return "\n".join(lines)
+
+
+def codecs() -> str:
+    """Which format has which codec."""
+    rows = [
+        (f"`{codec}`", *("yes" if codec in CODECS[name] else f"no: {_NO_CODEC[name, codec]}" for name in CODECS))
+        for codec in get_args(Compression)
+    ]
+    return table(("`compression`", *(f"`format: {name}`" for name in CODECS)), rows)
+
+
+def kafka(what: str) -> str:
+    """What a Kafka source knows: the columns of `metadata`, or the names that `options` may hold."""
+    if what == "options":
+        return ", ".join(f"`{name}`" for name in SETTINGS)
+    rows = [
+        (f"`{name}`", f"`{column.name}`", f"`{column.type.ddl()}`{'' if column.nullable else ' NOT NULL'}")
+        for name, column in METADATA.items()
+    ]
+    return table(("in `metadata`", "column", "type"), rows)
+
+
+def verb(name: str) -> str:
+    """How a verb is called, what it does, and its options."""
+    command: click.Command = import_module(f"calve.cli.{name}").command
+    usage = command.get_usage(click.Context(command, info_name=f"calve {name}")).removeprefix("Usage: ")
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    rows = [(_spelling(one), _option_default(one), one.help or "") for one in options]
+    help_text = " ".join(inspect.cleandoc(command.help or "").split())
+    return "\n".join(["```", " ".join(usage.split()), "```", "", help_text, "", table(("option", "default", "meaning"), rows)])
+
+
+def _spelling(option: click.Option) -> str:
+    names = ", ".join(f"`{name}`" for name in option.opts)
+    if option.is_flag:
+        return names
+    choices = getattr(option.type, "choices", ())
+    return f"{names} {' or '.join(choices) if choices else option.type.name.split()[0].upper()}"
+
+
+def _option_default(option: click.Option) -> str:
+    return f"`{option.default}`" if option.show_default else "–"
+
+
+def verbs() -> str:
+    """Every verb in a line."""
+    return table(("verb", "what it is for"), [(f"[`{name}`](#{name})", text) for name, text in sorted(VERBS.items())])
+
+
+def classes(root: type[CalveError] = CalveError) -> list[type[CalveError]]:
+    """All errors, each before the ones that extend it."""
+    return [root, *(inner for child in root.__subclasses__() for inner in classes(child))]
+
+
+def codes() -> str:
+    """Exit codes and what they mean."""
+    meanings: dict[int, list[str]] = {code: [text] for code, text in _OTHER_CODES.items()}
+    for error in classes():
+        if error is not errors.Interrupted:
+            text = (error.__doc__ or "").rstrip(".")
+            meanings.setdefault(error.exit_code, []).append(f"`{error.__name__}`: {text[0].lower()}{text[1:]}")
+    for code, name in _CUT_OFF.items():
+        text = f"the batch in flight was cut off: a second signal came, or {name} was not done after 30 s"
+        meanings[code] = [text]
+    return table(("code", "meaning"), [(str(code), "; ".join(texts)) for code, texts in sorted(meanings.items())])
+
+
+def tree() -> str:
+    """The exceptions as the module draws them."""
+    drawn = (errors.__doc__ or "").partition("\n\n")[2].rstrip()
+    return f"```\n{drawn}\n```"
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of Markdown."""
+    lines = [headings, ["---"] * len(headings), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _slug(heading: str) -> str:
+    """The anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+PARTS: dict[str, Callable[..., str]] = {
+    "section": section,
+    "connector": connector,
+    "pending": unavailable,
+    "codecs": codecs,
+    "kafka": kafka,
+    "verbs": verbs,
+    "verb": verb,
+    "codes": codes,
+    "tree": tree,
+}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
