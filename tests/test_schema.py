@@ -158,7 +158,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 def test_a_column_is_found_by_name_and_through_structs() -> None:
-    schema = parse("a struct<b: struct<c: int>>, `x.y` int")
+    schema = parse("a struct<b: struct<c: int>>, x struct<z: int>, `x.y` int")
     assert schema.column("a.b.c") == Column("c", INT)
     assert schema.column("x.y") == Column("x.y", INT)
     assert schema.column("a.c") is None
