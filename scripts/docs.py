@@ -1,7 +1,7 @@
 """Writes the generated parts of `docs/` from the models, the command line and the errors.
 
-    python scripts/docs.py            rewrites what stands between `<!-- generated: … -->` and `<!-- end -->`
-    python scripts/docs.py --check    changes nothing; ends with 1 and names the pages that are stale
+python scripts/docs.py            rewrites what stands between `<!-- generated: … -->` and `<!-- end -->`
+python scripts/docs.py --check    changes nothing; ends with 1 and names the pages that are stale
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SECTIONS: dict[str, tuple[type[Model], str]] = {
     "catalog": (Catalog, "sinks.iceberg.config.catalog."),
     "rest": (Rest, ""),
 }
-"""Parts of a declaration that are no connector, and the place of their keys in the table of what is pending."""
+"""Parts of a declaration that are no connector, and where `pending.KEYS` has their keys."""
 
 _NO_CODEC = {
     ("parquet", "brotli"): "Parquet defines it, but Iceberg's runtime comes without its codec",
@@ -163,8 +163,10 @@ def _default(hint: Any, field: FieldInfo) -> str:
     if field.is_required():
         return reference.REQUIRED
     value = field.get_default(call_default_factory=True, validated_data={})
-    if value is None or isinstance(value, (Model, dict, list)):
+    if value is None or isinstance(value, (Model, dict)) or value == []:
         return "–"
+    if isinstance(value, list):
+        return " ".join(f"`{one}`" for one in value)
     if value == "":
         return "empty text"
     if isinstance(value, bool):
@@ -176,7 +178,8 @@ def _default(hint: Any, field: FieldInfo) -> str:
 
 def _duration(seconds: float) -> str:
     units = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-    return next(f"{seconds / size:g}{unit}" for size, unit in units if seconds % size == 0 and seconds >= size)
+    whole = (f"{seconds / size:g}{unit}" for size, unit in units if seconds and seconds % size == 0)
+    return next(whole, f"{seconds:g}s")
 
 
 def _pending(key: str, places: list[str]) -> Iterator[str]:
@@ -209,7 +212,9 @@ def _sentence(model: type[Model]) -> str:
 
 def unavailable() -> str:
     """Everything that can be declared and is refused as not available yet."""
-    lines = [f"- `connector: {name}` of a {kind}" for kind, names in pending.CONNECTORS.items() for name in names]
+    lines = [
+        f"- `connector: {name}` of a {kind}" for kind, names in pending.CONNECTORS.items() for name in names
+    ]
     for place, values in pending.KEYS.items():
         group, wanted, *keys = place.split(".")
         key = ".".join(keys).removeprefix("config.")
@@ -222,7 +227,10 @@ def unavailable() -> str:
 def codecs() -> str:
     """Which format has which codec."""
     rows = [
-        (f"`{codec}`", *("yes" if codec in CODECS[name] else f"no: {_NO_CODEC[name, codec]}" for name in CODECS))
+        (
+            f"`{codec}`",
+            *("yes" if codec in CODECS[name] else f"no: {_NO_CODEC[name, codec]}" for name in CODECS),
+        )
         for codec in get_args(Compression)
     ]
     return table(("`compression`", *(f"`format: {name}`" for name in CODECS)), rows)
@@ -246,7 +254,17 @@ def verb(name: str) -> str:
     options = [one for one in command.params if isinstance(one, click.Option)]
     rows = [(_spelling(one), _option_default(one), one.help or "") for one in options]
     help_text = " ".join(inspect.cleandoc(command.help or "").split())
-    return "\n".join(["```", " ".join(usage.split()), "```", "", help_text, "", table(("option", "default", "meaning"), rows)])
+    return "\n".join(
+        [
+            "```",
+            " ".join(usage.split()),
+            "```",
+            "",
+            help_text,
+            "",
+            table(("option", "default", "meaning"), rows),
+        ]
+    )
 
 
 def _spelling(option: click.Option) -> str:
@@ -263,7 +281,9 @@ def _option_default(option: click.Option) -> str:
 
 def verbs() -> str:
     """Every verb in a line."""
-    return table(("verb", "what it is for"), [(f"[`{name}`](#{name})", text) for name, text in sorted(VERBS.items())])
+    return table(
+        ("verb", "what it is for"), [(f"[`{name}`](#{name})", text) for name, text in sorted(VERBS.items())]
+    )
 
 
 def classes(root: type[CalveError] = CalveError) -> list[type[CalveError]]:
@@ -277,11 +297,15 @@ def codes() -> str:
     for error in classes():
         if error is not errors.Interrupted:
             text = (error.__doc__ or "").rstrip(".")
-            meanings.setdefault(error.exit_code, []).append(f"`{error.__name__}`: {text[0].lower()}{text[1:]}")
+            meanings.setdefault(error.exit_code, []).append(
+                f"`{error.__name__}`: {text[0].lower()}{text[1:]}"
+            )
     for code, name in _CUT_OFF.items():
         text = f"the batch in flight was cut off: a second signal came, or {name} was not done after 30 s"
         meanings[code] = [text]
-    return table(("code", "meaning"), [(str(code), "; ".join(texts)) for code, texts in sorted(meanings.items())])
+    return table(
+        ("code", "meaning"), [(str(code), "; ".join(texts)) for code, texts in sorted(meanings.items())]
+    )
 
 
 def tree() -> str:
