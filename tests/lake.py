@@ -38,7 +38,9 @@ class Lake:
 
     @classmethod
     def memory(cls, spark: SparkSession, warehouse: Path) -> Lake:
-        return cls.open(spark, CatalogDeclaration.model_validate({"type": "memory", "warehouse": str(warehouse)}))
+        return cls.open(
+            spark, CatalogDeclaration.model_validate({"type": "memory", "warehouse": str(warehouse)})
+        )
 
     @classmethod
     def rest(cls, spark: SparkSession, uri: str) -> Lake:
@@ -51,9 +53,13 @@ class Lake:
         name = name or self.name(f"t_{uuid.uuid4().hex[:8]}")
         self.catalog.create_namespace(name.namespace)
         properties = {"format-version": "2", **options.pop("properties", {})}
-        return self.catalog.create(name, parse(columns), options.get("partition", ()), options.get("sort", ()), properties)
+        return self.catalog.create(
+            name, parse(columns), options.get("partition", ()), options.get("sort", ()), properties
+        )
 
-    def committer(self, table: Table, sink_id: str = "orders", branch: str = "main", retry_for: float = 5) -> Committer:
+    def committer(
+        self, table: Table, sink_id: str = "orders", branch: str = "main", retry_for: float = 5
+    ) -> Committer:
         """Another writer of the table, with a view of its own."""
         return Committer(self.catalog.load(table.name), sink_id, branch, Patience(retry_for))
 

@@ -12,7 +12,10 @@ HELD = Mark(epoch=3, writer="w3", source="kafka:c", position={"row": 10}, commit
 
 def chain(*snapshots: tuple[int, str | None], broken: bool = False) -> list[Ancestor]:
     last = len(snapshots) - 1
-    return [Ancestor(sequence, commit, index < last or broken) for index, (sequence, commit) in enumerate(snapshots)]
+    return [
+        Ancestor(sequence, commit, index < last or broken)
+        for index, (sequence, commit) in enumerate(snapshots)
+    ]
 
 
 def test_a_mark_survives_the_way_through_the_table_property():
@@ -26,9 +29,14 @@ def test_a_mark_is_compact_json_with_the_six_keys_of_the_contract():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{}", "[]", "null", "7", '"x"', '{"epoch": 1}', HELD.dump()[:-1], HELD.dump().replace('"epoch":3', '"epoch":"3"'),
-     HELD.dump().replace('"above":7', '"above":-7'), HELD.dump().replace('{"row":10}', "10"), HELD.dump().replace('"w3"', "3")],
-)  # fmt: skip
+    [
+        *("", "{}", "[]", "null", "7", '"x"', '{"epoch": 1}', HELD.dump()[:-1]),
+        HELD.dump().replace('"epoch":3', '"epoch":"3"'),
+        HELD.dump().replace('"above":7', '"above":-7'),
+        HELD.dump().replace('{"row":10}', "10"),
+        HELD.dump().replace('"w3"', "3"),
+    ],
+)
 def test_what_is_no_mark_is_refused(text):
     with pytest.raises(ValueError, match="not a mark"):
         parse(text)
@@ -122,7 +130,9 @@ def test_a_mark_of_another_branch_is_no_renamed_pipeline():
     assert others(properties, "kafka:c", "main", {"new"}) == ["old"]
 
 
-@given(st.lists(st.tuples(st.integers(0, 30), st.sampled_from([None, "c10", "x"])), max_size=8), st.booleans())
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.sampled_from([None, "c10", "x"])), max_size=8), st.booleans()
+)
 def test_our_commit_is_found_exactly_when_no_older_foreign_snapshot_comes_before_it(snapshots, broken):
     ours = next((index for index, (_, commit) in enumerate(snapshots) if commit == "c10"), len(snapshots))
     reached = ours < len(snapshots) and all(sequence > HELD.above for sequence, _ in snapshots[:ours])

@@ -82,7 +82,8 @@ READERS = {"duckdb": with_duckdb, "pyiceberg": with_pyiceberg, "polars": with_po
 
 def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows in the order of their ids, with values that compare across engines."""
-    return sorted(({name: _plain(value) for name, value in row.items()} for row in rows), key=lambda row: row["id"])
+    found = ({name: _plain(value) for name, value in row.items()} for row in rows)
+    return sorted(found, key=lambda row: row["id"])
 
 
 def _plain(value: Any) -> Any:
@@ -95,9 +96,8 @@ def _plain(value: Any) -> Any:
 def write(lake, **keys: Any) -> tuple[str, list[dict[str, Any]]]:
     """Run a pipeline of two commits; the metadata file, and the rows as Spark reads them."""
     source = DatagenSource.model_validate({"rows": ROWS, "fields": FIELDS})
-    sink = IcebergSink.model_validate(
-        {"catalog": lake.declaration, "namespace": "shop", "table": "t", "max_batch_size": ROWS // 2, "batch_size": 1, **keys}
-    )
+    place = {"catalog": lake.declaration, "namespace": "shop", "table": "t"}
+    sink = IcebergSink.model_validate({**place, "max_batch_size": ROWS // 2, "batch_size": 1, **keys})
     Runner(ResolvedPipeline("t", source, sink, (), "t", True), lake.spark, Stop(), Report("t")).run()
     rows = [row.asDict() for row in lake.spark.table(lake.name("t").sql()).collect()]
     return lake.catalog.load(lake.name("t")).metadata().file, plain(rows)
@@ -113,9 +113,14 @@ def check(lake, file_format: str, **keys: Any) -> None:
             assert sum(row["id"] for row in found) == ROWS * (ROWS + 1) // 2, name
             assert found == expected, name
         else:
-            with pytest.raises(Exception, match=r"(?i)."):
-                assert plain(read(metadata)) == expected
-                pytest.fail(f"{name} reads {file_format} now; take it off the list: {reason}")
+            assert not is_read(read, metadata, expected), f"{name} reads {file_format} now, although {reason}"
+
+
+def is_read(read: Any, metadata: str, expected: list[dict[str, Any]]) -> bool:
+    try:
+        return plain(read(metadata)) == expected
+    except Exception:
+        return False
 
 
 PAIRS = [(file_format, codec) for file_format, codecs in CODECS.items() for codec in codecs]

@@ -54,7 +54,9 @@ class Fault:
 
     def __post_init__(self) -> None:
         if self.point not in POINTS:
-            raise ValueError(f"Cannot plan a fault at '{self.point}': no such crash point; one of {', '.join(POINTS)}")
+            raise ValueError(
+                f"Cannot plan a fault at '{self.point}': no such crash point; one of {', '.join(POINTS)}"
+            )
 
 
 class _Plan:

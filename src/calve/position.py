@@ -72,12 +72,16 @@ def parse(text: str) -> Mark:
 
 def _is_sound(mark: Mark) -> bool:
     numbers = all(type(number) is int and number >= 0 for number in (mark.epoch, mark.above))
-    return numbers and isinstance(mark.position, dict) and all(isinstance(t, str) for t in (mark.writer, mark.source, mark.commit))
+    return (
+        numbers
+        and isinstance(mark.position, dict)
+        and all(isinstance(t, str) for t in (mark.writer, mark.source, mark.commit))
+    )
 
 
 @dataclass(frozen=True)
 class Ancestor:
-    """One snapshot on the way back from the head of the branch; `parent` is whether there is one before it."""
+    """One snapshot on the way back from the head of a branch, and whether another came before it."""
 
     sequence: int
     commit: str | None
@@ -128,14 +132,16 @@ def decide(current: Mark | None, held: Mark, commit: str, ancestors: Iterable[An
     return Decision.COMMIT
 
 
-def next_epoch(current: Mark | None, *, writer: str, source: str, start: Position, commit: str, above: int) -> Mark:
+def next_epoch(
+    current: Mark | None, *, writer: str, source: str, start: Position, commit: str, above: int
+) -> Mark:
     """The mark of a writer that starts on a base whose mark is `current`; it begins where that one stands."""
     epoch = current.epoch + 1 if current else 1
     return Mark(epoch, writer, source, current.position if current else start, commit, above)
 
 
 def others(properties: Mapping[str, str], source: str, branch: str, declared: Collection[str]) -> list[str]:
-    """The sinks that hold a mark of `source` on `branch` and are not declared, as after renaming a pipeline."""
+    """The sinks that hold a mark of `source` on `branch` and that nobody declares."""
     found = (_sink_of(name, branch) for name, text in properties.items() if _is_mark_of(name, text, source))
     return sorted(sink_id for sink_id in found if sink_id is not None and sink_id not in declared)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import Table
+from sqlalchemy.exc import OperationalError
 
 
 def embedded(folder: Path) -> Catalog:
     """The catalog that a declaration without one keeps beside itself."""
     warehouse = folder / "warehouse"
-    return SqlCatalog("calve", uri=f"sqlite:///{warehouse / 'catalog.db'}", warehouse=str(warehouse))
+    uri = f"sqlite:///{warehouse / 'catalog.db'}"
+    return SqlCatalog("calve", uri=uri, warehouse=str(warehouse), init_catalog_tables="false")
 
 
 def rest(uri: str) -> Catalog:
@@ -28,7 +31,7 @@ def rest(uri: str) -> Catalog:
 def load(catalog: Catalog, name: str) -> Table | None:
     try:
         return catalog.load_table(name)
-    except NoSuchTableError:
+    except (NoSuchTableError, OperationalError):
         return None
 
 
@@ -64,12 +67,14 @@ def _read(table: Table, file: str) -> bytes:
 def offsets(mark: dict[str, Any]) -> dict[tuple[str, str], int]:
     """The Kafka offsets of a mark, by topic and partition."""
     topics = mark["position"]["topics"]
-    return {(name, part): offset for name, topic in topics.items() for part, offset in topic["offsets"].items()}
+    return {
+        (name, part): offset for name, topic in topics.items() for part, offset in topic["offsets"].items()
+    }
 
 
 def assert_only_grows(found: list[dict[str, Any]]) -> None:
     """Epochs and offsets never go back from one mark to the next."""
-    for older, newer in zip(found, found[1:], strict=False):
+    for older, newer in pairwise(found):
         assert newer["epoch"] >= older["epoch"]
         before, after = offsets(older), offsets(newer)
         assert all(after[part] >= offset for part, offset in before.items()), (older, newer)

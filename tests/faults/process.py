@@ -50,6 +50,10 @@ class Calve:
     def trace(self) -> Path:
         return self.folder / "trace.jsonl"
 
+    def status(self, pipeline: str) -> dict[str, Any]:
+        """What the pipeline tells of itself."""
+        return dict(json.loads((self.folder / ".calve/status" / f"{pipeline}.json").read_text()))
+
     def fired(self) -> list[str]:
         """The crash points that fired so far."""
         lines = self.trace.read_text().splitlines() if self.trace.exists() else []

@@ -141,7 +141,9 @@ def compact_and_expire(spark, stream):
     project = declare.load(stream.calve.folder)
     lake = Lake.open(spark, project.pipeline("events").sink.catalog)
     lake.call("rewrite_data_files", table=f"'{stream.table}'", options="map('rewrite-all', 'true')")
-    lake.call("expire_snapshots", table=f"'{stream.table}'", older_than="TIMESTAMP '2100-01-01'", retain_last="1")
+    lake.call(
+        "expire_snapshots", table=f"'{stream.table}'", older_than="TIMESTAMP '2100-01-01'", retain_last="1"
+    )
 
 
 def test_a_second_run_makes_the_first_exit_with_80(stream):
@@ -181,7 +183,7 @@ def test_a_broker_that_goes_away_is_waited_for(stream, kafka):
     wait_for(lambda: (table := one.load()) and len(table.snapshots()) > 1, "the first commit")
     kafka.stop()
     try:
-        wait_for(lambda: "trying again" in (status := one.calve.folder / ".calve/status/events.json").read_text(), "notice")
+        wait_for(lambda: "trying again" in one.calve.status("events")["message"], "the notice")
     finally:
         kafka.start()
     one.produce(50)

@@ -26,7 +26,9 @@ def no_plan():
 def pipeline(lake):
     def make(rows=100, transforms=(), rows_per_second=None, **keys):
         source = DatagenSource(rows=rows, rows_per_second=rows_per_second)
-        sink = IcebergSink.model_validate({"catalog": lake.declaration, "namespace": "shop", "table": "orders", **keys})
+        sink = IcebergSink.model_validate(
+            {"catalog": lake.declaration, "namespace": "shop", "table": "orders", **keys}
+        )
         return ResolvedPipeline("orders", source, sink, tuple(transforms), "orders", True)
 
     return make
@@ -72,7 +74,9 @@ def test_a_run_continues_where_the_table_says(lake, pipeline):
 @pytest.mark.parametrize("point", crash.POINTS)
 def test_a_crash_at_any_point_and_a_restart_give_every_row_once(lake, pipeline, point):
     declared = pipeline(60, batch_size=20, max_batch_size=20)
-    crash.load((Fault(point, nth=2 if point not in ("start.before_fence", "fence.applied", "fence.swapped") else 1),))
+    crash.load(
+        (Fault(point, nth=2 if point not in ("start.before_fence", "fence.applied", "fence.swapped") else 1),)
+    )
     with pytest.raises(Crash):
         run(lake, declared)
     assert len(crash.fired()) == 1
@@ -108,7 +112,9 @@ def test_a_stop_finishes_the_batch_and_keeps_what_was_read(lake, pipeline, spark
     endless = pipeline(None, rows_per_second=500, batch_size=50)
     thread = threading.Thread(target=lambda: run(Lake.open(spark, lake.declaration), endless, stop))
     thread.start()
-    wait_for(lambda: lake.catalog.has_table(lake.name("orders")) and len(orders(lake).metadata().snapshots()) > 1)
+    wait_for(
+        lambda: lake.catalog.has_table(lake.name("orders")) and len(orders(lake).metadata().snapshots()) > 1
+    )
     stop.request()
     thread.join(30)
     assert not thread.is_alive()
@@ -125,14 +131,20 @@ def test_a_table_with_other_columns_is_refused_with_both_sides_shown(lake, pipel
 
 def test_a_table_with_another_spec_is_refused_with_both_specs_named(lake, pipeline):
     run(lake, pipeline(10), once=True)
-    with pytest.raises(TableMismatch, match=r"partitioned by nothing, the declaration says \(day\(order_date\)\)"):
+    with pytest.raises(
+        TableMismatch, match=r"partitioned by nothing, the declaration says \(day\(order_date\)\)"
+    ):
         run(lake, pipeline(20, partition_by=["day(order_date)"]))
     run(lake, pipeline(20, partitioning="table_default"), once=True)
     assert lake.ids(orders(lake)) == upto(20)
 
 
 def test_the_created_table_has_the_declared_properties(lake, pipeline):
-    run(lake, pipeline(10, table_properties={"team": "shop"}, snapshot_properties={"run": "7"}, format_version=3), once=True)
+    run(
+        lake,
+        pipeline(10, table_properties={"team": "shop"}, snapshot_properties={"run": "7"}, format_version=3),
+        once=True,
+    )
     metadata = orders(lake).metadata()
     assert metadata.format_version == 3
     assert metadata.property("team") == "shop"

@@ -81,7 +81,9 @@ def test_a_fence_between_apply_and_swap_stops_the_older_writer(lake, table, monk
     assert lake.ids(table) == []
 
 
-def test_a_foreign_append_between_apply_and_swap_costs_a_second_attempt_and_nothing_else(lake, table, monkeypatch):
+def test_a_foreign_append_between_apply_and_swap_costs_a_second_attempt_and_nothing_else(
+    lake, table, monkeypatch
+):
     writer = lake.committer(table)
     writer.fence(SOURCE, START)
     staged = lake.staged(writer.table, [1])
@@ -202,7 +204,9 @@ def test_a_roll_back_under_a_running_writer_stops_it(lake, table):
 
 def test_another_source_is_refused(lake, table):
     lake.committer(table).fence(SOURCE, START)
-    with pytest.raises(StartRefused, match="written from 'kafka:cluster' and the declaration names 'kafka:other'"):
+    with pytest.raises(
+        StartRefused, match="written from 'kafka:cluster' and the declaration names 'kafka:other'"
+    ):
         lake.committer(table).fence("kafka:other", START)
 
 

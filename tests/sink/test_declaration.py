@@ -146,7 +146,11 @@ def test_no_format_has_brotli_and_avro_has_no_lz4() -> None:
     [
         ({"partitioning": "identity"}, ("partitioning",), "needs at least one of 'partition_fields'"),
         ({"partitioning": "bucket", "partition_fields": []}, ("partition_fields",), "needs at least one"),
-        ({"partitioning": "table_default", "partition_fields": ["a"]}, ("partition_fields",), "has no effect with"),
+        (
+            {"partitioning": "table_default", "partition_fields": ["a"]},
+            ("partition_fields",),
+            "has no effect with",
+        ),
         ({"num_buckets": 16}, ("num_buckets",), "has no effect without 'partitioning: bucket'"),
         ({"time_granularity": "day"}, ("time_granularity",), "has no effect without 'partitioning: time'"),
         ({"partition_by": ["a"], "partitioning": "none"}, ("partitioning",), "stands beside 'partition_by'"),
@@ -161,13 +165,21 @@ def test_no_format_has_brotli_and_avro_has_no_lz4() -> None:
         ({"renames": {"a": "b"}}, ("renames",), "has no effect without 'schema_evolution: full'"),
         ({"max_batch_size": 10}, ("max_batch_size",), "is below 'batch_size' (10000)"),
         ({"catalog": {"type": "rest"}}, ("catalog", "rest"), "required key is missing"),
-        ({"table_properties": {"format-version": 3}}, ("table_properties", "format-version"), "'format_version'"),
+        (
+            {"table_properties": {"format-version": 3}},
+            ("table_properties", "format-version"),
+            "'format_version'",
+        ),
         (
             {"table_properties": {"commit.retry.num-retries": 3}},
             ("table_properties", "commit.retry.num-retries"),
             "use 'retry_for'",
         ),
-        ({"snapshot_properties": {"operation": "x"}}, ("snapshot_properties", "operation"), "Iceberg sets it"),
+        (
+            {"snapshot_properties": {"operation": "x"}},
+            ("snapshot_properties", "operation"),
+            "Iceberg sets it",
+        ),
     ],
 )
 def test_what_contradicts_or_has_no_effect_is_a_flaw(keys: dict[str, Any], path: Any, part: str) -> None:

@@ -105,7 +105,7 @@ def run(arguments: Sequence[str]) -> int:
         _explain(debug)
         return exit_code(error)
     except Exception as error:
-        say(f"Calve has a bug: {type(error).__name__}: {error}; run again with --debug and report what it prints")
+        say(f"Calve has a bug: {type(error).__name__}: {error}; report what --debug prints")
         _explain(debug)
         return 70
     return result if isinstance(result, int) else 0

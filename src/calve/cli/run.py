@@ -14,7 +14,9 @@ from calve.project import Project, ResolvedPipeline
 
 @click.command("run")
 @click.option("--once", is_flag=True, help="Take what is there now, commit it and end.")
-@click.option("--pipeline", "-p", "names", multiple=True, help="Run this pipeline only; may be given several times.")
+@click.option(
+    "--pipeline", "-p", "names", multiple=True, help="Run this pipeline only; may be given several times."
+)
 @config_option
 @debug_option
 def command(once: bool, names: tuple[str, ...], config: Path, debug: bool) -> int:
@@ -45,7 +47,9 @@ def chosen(project: Project, names: tuple[str, ...]) -> list[ResolvedPipeline]:
     """The enabled pipelines, or those that were named."""
     unknown = sorted(set(names) - set(project.pipelines))
     if unknown:
-        raise UsageError(f"Cannot run '{unknown[0]}': no such pipeline; one of {', '.join(sorted(project.pipelines))}")
+        raise UsageError(
+            f"Cannot run '{unknown[0]}': no such pipeline; one of {', '.join(sorted(project.pipelines))}"
+        )
     wanted = names or [name for name, pipeline in project.pipelines.items() if pipeline.enabled]
     if not wanted:
         raise UsageError("Cannot run anything: every pipeline has 'enabled: false'; name one with --pipeline")

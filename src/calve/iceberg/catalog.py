@@ -25,7 +25,9 @@ class Catalog:
         self.name = name
         self._jvm = gateway.jvm()
         with translated(f"reach catalog '{name}'"):
-            self._java = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(spark._jsparkSession, name)
+            self._java = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(
+                spark._jsparkSession, name
+            )
 
     def namespaces(self) -> list[str]:
         """The namespaces at the top of the catalog."""
@@ -84,13 +86,17 @@ class Catalog:
         return self.load(name)
 
     def _identifier(self, name: TableName) -> Any:
-        return self._jvm.org.apache.iceberg.catalog.TableIdentifier.of(self._namespace(name.namespace), name.table)
+        return self._jvm.org.apache.iceberg.catalog.TableIdentifier.of(
+            self._namespace(name.namespace), name.table
+        )
 
     def _namespace(self, levels: Sequence[str]) -> Any:
         return self._jvm.org.apache.iceberg.catalog.Namespace.of(java.string_array(levels))
 
     def _schema(self, schema: Schema) -> Any:
-        spark_type = self._jvm.org.apache.spark.sql.types.DataType.fromJson(json.dumps(schema.to_spark_json()))
+        spark_type = self._jvm.org.apache.spark.sql.types.DataType.fromJson(
+            json.dumps(schema.to_spark_json())
+        )
         converted = self._jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(spark_type)
         # Spark numbers fields from 0, which some REST servers take for "missing".
         return self._jvm.org.apache.iceberg.types.TypeUtil.assignIncreasingFreshIds(converted)

@@ -18,4 +18,9 @@ class TableName:
 
     def sql(self) -> str:
         """The name as Spark SQL reads it, whatever characters it has."""
-        return ".".join(f"`{part.replace('`', '``')}`" for part in (self.catalog, *self.namespace, self.table))
+        return ".".join(map(quoted, (self.catalog, *self.namespace, self.table)))
+
+
+def quoted(name: str) -> str:
+    """One name as Spark SQL reads it, whatever characters it has."""
+    return f"`{name.replace('`', '``')}`"

@@ -39,7 +39,9 @@ def stage(table: Table, frame: DataFrame, options: Mapping[str, str]) -> Staged:
     try:
         with translated(f"write data files of table '{table.name}'"):
             writer = frame.write.format("iceberg").mode("append").options(**options)
-            writer.option("use-table-distribution-and-ordering", "false").option("fanout-enabled", "true").save(group)
+            writer.option("use-table-distribution-and-ordering", "false").option(
+                "fanout-enabled", "true"
+            ).save(group)
             files = tuple(coordinator.fetchNewFiles(table.java, group))
     finally:
         coordinator.clearRewrite(table.java, group)

@@ -74,7 +74,10 @@ class Metadata:
         """The fields of the table's current partition spec."""
         java_schema = self.java.schema()
         fields = self.java.spec().fields()
-        return tuple(_partition_field(str(field.transform()), java_schema.findColumnName(field.sourceId())) for field in fields)
+        return tuple(
+            _partition_field(str(field.transform()), java_schema.findColumnName(field.sourceId()))
+            for field in fields
+        )
 
     def head(self, branch: str) -> Any:
         """The snapshot at the head of `branch`; a branch that does not exist yet begins at main's."""
@@ -86,7 +89,9 @@ class Metadata:
         snapshot = self.head(branch)
         while snapshot is not None:
             parent = snapshot.parentId()
-            yield Ancestor(snapshot.sequenceNumber(), snapshot.summary().get(SUMMARY_COMMIT), parent is not None)
+            yield Ancestor(
+                snapshot.sequenceNumber(), snapshot.summary().get(SUMMARY_COMMIT), parent is not None
+            )
             snapshot = None if parent is None else self.java.snapshot(parent)
 
     def snapshots(self) -> list[Snapshot]:

@@ -35,7 +35,9 @@ class Progress:
         if self._live is not None:
             self._live.update("\n".join(line(one.report.status, time.time()) for one in runs))
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._live is not None:
             self._live.stop()
 
@@ -45,7 +47,9 @@ def line(status: Status, now: float) -> str:
     seconds = max(now - status.started, 0.001)
     parts = [f"{status.pipeline} → {status.table or '…'}", status.state]
     if status.batches:
-        parts.append(f"{status.rows:,} rows in {status.batches:,} commits, {status.rows / seconds:,.0f} rows/s")
+        parts.append(
+            f"{status.rows:,} rows in {status.batches:,} commits, {status.rows / seconds:,.0f} rows/s"
+        )
     if status.waiting:
         parts.append(f"{status.waiting:,} waiting")
     if status.last_commit:

@@ -72,7 +72,9 @@ def run(
     runs = [Run(pipeline, Report(pipeline.name, folder)) for pipeline in pipelines]
     declared = {project.pipeline(name).sink_id for name in project.pipelines}
     threads = [
-        threading.Thread(target=_run, args=(spark, one, stop, once, declared), name=one.pipeline.name, daemon=True)
+        threading.Thread(
+            target=_run, args=(spark, one, stop, once, declared), name=one.pipeline.name, daemon=True
+        )
         for one in runs
     ]
     for thread in threads:

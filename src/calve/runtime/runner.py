@@ -47,7 +47,9 @@ class Runner:
         self._once = once
         self._declared = declared
         self._limits = Limits(self._sink.max_batch_size)
-        self._thresholds = Thresholds(self._sink.batch_size, self._sink.flush_interval_secs, self._sink.minimum_size)
+        self._thresholds = Thresholds(
+            self._sink.batch_size, self._sink.flush_interval_secs, self._sink.minimum_size
+        )
         self._patience = Patience(self._sink.retry_for, report.notice, stop.wait)
         self._committed = time.monotonic()
 

@@ -25,7 +25,9 @@ _FIXED = {
     "spark.sql.session.timeZone": "UTC",
     # ${env:NAME} in a SQL text would be replaced by the value, secrets included.
     "spark.sql.variable.substitute": "false",
-    "spark.redaction.regex": "(?i)secret|password|token|credential|access[._-]?key|jaas|authorization|connection-string|sas",
+    "spark.redaction.regex": (
+        "(?i)secret|password|token|credential|access[._-]?key|jaas|authorization|connection-string|sas"
+    ),
     # Staging looks this catalog up in whatever session the DataFrame belongs to.
     "spark.sql.catalog.default_rewrite_catalog": "org.apache.iceberg.spark.SparkRewriteTableCatalog",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
@@ -44,12 +46,15 @@ def start(
     log: Path | None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> SparkSession:
-    """Start Spark with the jars of `components`; what it says goes to `log`, or to the terminal without one."""
+    """Start Spark with the jars of `components`; its output goes to `log`, or to the terminal."""
     java.use()
+    _use_python(settings)
     files = jars.resolve(jars.needed({"core", *components}), progress=progress)
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.config(map=settings_map(settings, files))
+    builder = SparkSession.builder
+    for key, value in settings_map(settings, files).items():
+        builder = builder.config(key, value)
     if log is not None:
         # PySpark logs every refused query, as JSON, to the terminal.
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -62,12 +67,9 @@ def start(
 
 def settings_map(settings: SparkSettings, files: Iterable[Path]) -> dict[str, str]:
     """Everything that Spark is started with."""
-    local = _is_local(settings.master)
     return {
         **_DEFAULTS,
-        **(_LOCAL if local else {}),
-        **({"spark.pyspark.python": sys.executable} if local or settings.master.startswith("local-cluster") else {}),
-        "spark.pyspark.driver.python": sys.executable,
+        **(_LOCAL if _is_local(settings.master) else {}),
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
         **settings.config,
@@ -101,7 +103,17 @@ def _make_room(catalog: Catalog) -> None:
     try:
         Path(str(catalog.warehouse)).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigurationError(f"Cannot create directory '{catalog.warehouse}': {error.strerror}") from error
+        raise ConfigurationError(
+            f"Cannot create directory '{catalog.warehouse}': {error.strerror}"
+        ) from error
+
+
+def _use_python(settings: SparkSettings) -> None:
+    """PySpark looks for the workers' Python in the environment and nowhere else."""
+    on_this_machine = settings.master.startswith("local")
+    chosen = settings.config.get("spark.pyspark.python", sys.executable if on_this_machine else None)
+    if chosen is not None:
+        os.environ["PYSPARK_PYTHON"] = chosen
 
 
 def _is_local(master: str) -> bool:

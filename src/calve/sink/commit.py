@@ -6,12 +6,13 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 
 from calve import crash, position
-from calve.errors import CalveError, ConfigurationError, DataRefused, Fenced, StartRefused
+from calve.errors import CalveError
 from calve.iceberg.stage import Staged
 from calve.iceberg.swap import Change, Proposal, attempt
 from calve.iceberg.table import Metadata, Table
 from calve.patience import Patience
 from calve.position import Decision, Lineage, Mark, Position
+from calve.sink import refusals
 
 Propose = Callable[[Metadata], Proposal]
 
@@ -47,9 +48,10 @@ class Committer:
         if mark is None:
             self._check_no_other(base, source)
             return None
-        self._check_source(mark, source)
+        if mark.source != source:
+            raise refusals.other_source(self.table.name, self.sink_id, mark, source)
         if position.lineage(mark, base.ancestors(self.branch)) is Lineage.ROLLED_BACK:
-            raise self._rolled_back()
+            raise refusals.rolled_back(self.table.name, self.sink_id, self.branch)
         return mark
 
     def fence(self, source: str, start: Position) -> Mark:
@@ -79,8 +81,10 @@ class Committer:
             decision = position.decide(current, held, commit, base.ancestors(self.branch))
             if decision is Decision.COMMITTED and current is not None:
                 return Proposal(current, landed=True)
-            if decision is not Decision.COMMIT:
-                raise self._refusal(decision, current)
+            if decision is Decision.ROLLED_BACK:
+                raise refusals.rolled_back(self.table.name, self.sink_id, self.branch)
+            if decision is Decision.FENCED:
+                raise refusals.fenced(self.table.name, self.sink_id, held, current)
             return Proposal(held.moved(position=to, commit=commit, above=base.last_sequence))
 
         crash.point("commit.before")
@@ -145,64 +149,21 @@ class Committer:
         except ValueError as error:
             if not sound:
                 return None
-            raise StartRefused(
-                f"Cannot use the mark of '{self.sink_id}' in table '{self.table.name}': {error}",
-                command=self._repair("--restart-from earliest"),
-            ) from error
+            raise refusals.unreadable(self.table.name, self.sink_id, str(error)) from error
 
     def _read_back(self, mark: Mark) -> None:
         current = self._mark(self._reload())
         if current is None:
-            raise ConfigurationError(
-                f"Cannot write to table '{self.table.name}': its catalog does not keep table property "
-                f"'{self._property}'; use a catalog that keeps table properties"
-            )
+            raise refusals.dropped(self.table.name, self._property)
         if current != mark:
-            raise self._refusal(Decision.FENCED, current)
+            raise refusals.fenced(self.table.name, self.sink_id, mark, current)
 
     def _check_size(self, mark: Mark) -> None:
         size = len(mark.dump().encode())
         if size > position.MARK_LIMIT:
-            raise DataRefused(
-                f"Cannot commit to table '{self.table.name}': the position takes {size} bytes and a mark holds "
-                f"{position.MARK_LIMIT}; read fewer topics or files with one pipeline, or lower 'max_file_age'"
-            )
-
-    def _check_source(self, mark: Mark, source: str) -> None:
-        if mark.source != source:
-            raise StartRefused(
-                f"Cannot continue table '{self.table.name}': it was written from '{mark.source}' and the "
-                f"declaration names '{source}'",
-                command=self._repair("--restart-from earliest"),
-            )
+            raise refusals.too_large(self.table.name, size)
 
     def _check_no_other(self, base: Metadata, source: str) -> None:
         others = position.others(base.properties(), source, self.branch, self._declared)
         if others:
-            raise StartRefused(
-                f"Cannot start '{self.sink_id}' on table '{self.table.name}': sink '{others[0]}' holds a position of the same "
-                f"source and is not declared, as after renaming a pipeline; set 'sink_id: {others[0]}' to continue it",
-                command=self._repair("--restart-from earliest"),
-            )
-
-    def _rolled_back(self) -> StartRefused:
-        return StartRefused(
-            f"Cannot continue table '{self.table.name}': branch '{self.branch}' was rolled back behind the last commit of "
-            f"'{self.sink_id}', so rows that its mark counts as written are gone",
-            command=self._repair("--accept-rollback"),
-        )
-
-    def _refusal(self, decision: Decision, current: Mark | None) -> CalveError:
-        if decision is Decision.ROLLED_BACK:
-            return self._rolled_back()
-        now = f"epoch {current.epoch} of writer {current.writer}" if current else "no mark at all"
-        held = self.held.epoch if self.held else 0
-        return Fenced(
-            f"Cannot commit to table '{self.table.name}': sink '{self.sink_id}' holds epoch {held} and the table has "
-            f"{now}; another process runs this pipeline, stop one of them",
-            table=str(self.table.name),
-            sink_id=self.sink_id,
-        )
-
-    def _repair(self, decision: str) -> str:
-        return f"calve repair --pipeline {self.sink_id} {decision} --yes"
+            raise refusals.renamed(self.table.name, self.sink_id, others[0])

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from calve import schema
 from calve.errors import ConfigurationError, TableMismatch
 from calve.iceberg.catalog import Catalog
-from calve.iceberg.name import TableName
+from calve.iceberg.name import TableName, quoted
 from calve.iceberg.table import Metadata, Table
+from calve.partitioning import SortField
 from calve.schema import Schema
 from calve.sink.declaration import IcebergSink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _CODEC_PROPERTIES = {
     "parquet": "write.parquet.compression-codec",
@@ -97,8 +98,8 @@ def _check_columns(table: Table, existing: Schema, columns: Schema) -> None:
     differences = schema.differences(columns, existing)
     if differences:
         raise TableMismatch(
-            f"Cannot write to table '{table.name}': {'; '.join(differences)}; the rows have ({columns.ddl()}), "
-            f"the table has ({existing.ddl()})",
+            f"Cannot write to table '{table.name}': {'; '.join(differences)}; "
+            f"the rows have ({columns.ddl()}), the table has ({existing.ddl()})",
             table=str(table.name),
         )
 
@@ -108,8 +109,8 @@ def _check_partition(table: Table, metadata: Metadata, sink: IcebergSink) -> Non
     existing = metadata.partition()
     if declared is not None and declared != existing:
         raise TableMismatch(
-            f"Cannot write to table '{table.name}': it is partitioned by {_spec(existing)}, the declaration says "
-            f"{_spec(declared)}; declare 'partitioning: table_default' to keep what the table has",
+            f"Cannot write to table '{table.name}': it is partitioned by {_spec(existing)}, "
+            f"the declaration says {_spec(declared)}; 'partitioning: table_default' takes what the table has",
             table=str(table.name),
         )
 
@@ -124,14 +125,16 @@ def fitted(frame: DataFrame, table: Table, sink: IcebergSink) -> DataFrame:
     columns = [name for name in existing.names if name in frame.columns]
     extra = sorted(set(frame.columns) - set(existing.names))
     if extra:
-        raise TableMismatch(f"Cannot write to table '{table.name}': it has no column {extra}", table=str(table.name))
-    frame = frame.select(*(f"`{name.replace('`', '``')}`" for name in columns))
-    order = [_sort_column(frame, field.column, field.descending, field.nulls_first) for field in sink.sort_fields()]
+        raise TableMismatch(
+            f"Cannot write to table '{table.name}': it has no column {extra}", table=str(table.name)
+        )
+    frame = frame.select(*map(quoted, columns))
+    order = [_sort_column(frame, field) for field in sink.sort_fields()]
     return frame.sortWithinPartitions(*order) if order else frame
 
 
-def _sort_column(frame: DataFrame, name: str, descending: bool, nulls_first: bool) -> object:
-    column = frame[f"`{name}`"]
-    if descending:
-        return column.desc_nulls_first() if nulls_first else column.desc_nulls_last()
-    return column.asc_nulls_first() if nulls_first else column.asc_nulls_last()
+def _sort_column(frame: DataFrame, field: SortField) -> Column:
+    column = frame[quoted(field.column)]
+    if field.descending:
+        return column.desc_nulls_first() if field.nulls_first else column.desc_nulls_last()
+    return column.asc_nulls_first() if field.nulls_first else column.asc_nulls_last()

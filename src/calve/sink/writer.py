@@ -98,7 +98,8 @@ class Writer:
 def _check_count(counted: int, staged: Staged, table: Table) -> None:
     if counted != staged.rows:
         raise Unavailable(
-            f"Cannot commit to table '{table.name}': {counted} rows were decoded and {staged.rows} are in the files"
+            f"Cannot commit to table '{table.name}': {counted} rows were decoded, "
+            f"{staged.rows} are in the files"
         )
 
 
@@ -107,5 +108,3 @@ def columns_of(rows: DataFrame) -> Schema:
     from calve.schema import from_spark_json
 
     return from_spark_json(rows.schema.jsonValue())
-
-

@@ -1,0 +1,1 @@
+"""The benchmarks: ours and the others in turn, in one run."""

@@ -1,0 +1,117 @@
+"""`make bench`: our append beside `writeTo().append()` and plain Parquet of the same rows."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from bench.measure import PeakMemory, Timing, in_turn
+from calve.catalogs import Catalog
+from calve.patience import Patience
+from calve.project import SparkSettings
+from calve.runtime import session
+from calve.sink.declaration import IcebergSink
+from calve.sink.writer import Writer, columns_of
+from calve.sources.datagen import DatagenSource
+
+CORES = 2
+
+
+class Lakehouse:
+    """The three ways to write the same rows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        settings = SparkSettings(master=f"local[{CORES}]", driver_memory="3g")
+        started = session.start(settings, ["sqlite"], folder / "spark.log")
+        catalog = Catalog.model_validate({}, context={"directory": folder})
+        self.spark: SparkSession = session.branch_off(started, [catalog])
+        self.catalog = catalog
+        self.commits: list[float] = []
+
+    def rows(self, count: int) -> DataFrame:
+        """Decoded rows, in memory, the same for every variant."""
+        source = DatagenSource(rows=count, seed=1)
+        frame = (
+            source.read(self.spark, {"row": 0}, {"row": count})
+            .repartition(CORES if count > 50_000 else 1)
+            .cache()
+        )
+        assert frame.count() == count
+        return frame
+
+    def ours(self, name: str, frame: DataFrame, count: int) -> object:
+        """A writer with an open table; each call stages and commits `frame` once."""
+        sink = IcebergSink.model_validate({"catalog": self.catalog, "namespace": "bench", "table": name})
+        writer = Writer(self.spark, sink, name, Patience(0))
+        writer.open("bench", {"row": 0}, columns_of(frame))
+
+        def run(number: int) -> None:
+            staged = writer.stage(frame, count)
+            begun = time.perf_counter()
+            writer.commit(staged, {"row": number})
+            self.commits.append(time.perf_counter() - begun)
+
+        return run
+
+    def spark_append(self, name: str, frame: DataFrame) -> object:
+        full = f"`{self.catalog.spark_name()}`.bench.{name}"
+        frame.limit(0).writeTo(full).tableProperty("write.parquet.compression-codec", "snappy").create()
+        return lambda number: frame.writeTo(full).append()
+
+    def plain_parquet(self, name: str, frame: DataFrame) -> object:
+        return lambda number: frame.write.parquet(str(self.folder / "plain" / f"{name}-{number}"))
+
+
+def compare(lake: Lakehouse, title: str, count: int, rounds: int, parquet: bool = True) -> dict[str, Timing]:
+    frame = lake.rows(count)
+    name = f"rows_{count}"
+    variants = {
+        "Calve": lake.ours(name, frame, count),
+        "writeTo().append()": lake.spark_append(f"{name}_spark", frame),
+    }
+    if parquet:
+        variants["plain Parquet"] = lake.plain_parquet(name, frame)
+    timings = in_turn(variants, rounds, warm=2)  # type: ignore[arg-type]
+    frame.unpersist()
+    print(f"\n{title}: {count:,} rows, {rounds} rounds in turn, medians")
+    ours = timings["Calve"]
+    for variant, timing in timings.items():
+        wall, cpu = timing.median_wall, timing.median_cpu
+        print(
+            f"  {variant:<20} {wall:7.3f} s  {cpu:7.2f} CPU-s  {count / wall:12,.0f} rows/s"
+            f"   Calve is {wall / ours.median_wall:4.2f} x as fast, {cpu / ours.median_cpu:4.2f} x in CPU"
+        )
+    return timings
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="calve-bench-"))
+    try:
+        with PeakMemory() as peak:
+            lake = Lakehouse(folder)
+            large = compare(lake, "Append of decoded rows", options.rows, options.rounds)
+            lake.commits.clear()
+            small = compare(lake, "Overhead of a small batch", 1_000, 3 * options.rounds, parquet=False)
+            own = statistics.median(lake.commits) * 1000
+            print(f"\nThe commit itself: median {own:.0f} ms of {len(lake.commits)}")
+            print(f"A batch of 1,000 rows: median {small['Calve'].median_wall * 1000:.0f} ms in all")
+            print(f"Peak memory of the process tree: {peak.bytes / 2**20:,.0f} MiB")
+            ratio = large["plain Parquet"].median_wall / large["Calve"].median_wall
+            print(f"Against plain Parquet: {ratio:.2f} x (bar: 0.9 x)")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
