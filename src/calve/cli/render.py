@@ -39,6 +39,9 @@ class Table:
 
 Block = Line | Pairs | Table
 
+GAP = 2
+NARROWEST = 8
+
 
 def show(output: str, value: Any, blocks: Iterable[Block]) -> None:
     """Print `value` as JSON or `blocks` as text, on stdout."""
@@ -91,14 +94,24 @@ def _escaped(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
-def _lines(block: Block) -> list[str]:
+def _lines(block: Block, width: int | None = None) -> list[str]:
     if isinstance(block, Line):
         return [block.text]
     if isinstance(block, Pairs):
         return _pair_lines(block)
     rows = [list(block.headings), *([cell(value) for value in row] for row in block.rows)]
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    if width is not None:
+        widths = _fitting(widths, width - block.indent - GAP * (len(widths) - 1))
     return [" " * block.indent + _aligned(row, widths) for row in rows]
+
+
+def _fitting(widths: Sequence[int], room: int) -> list[int]:
+    """The widths of columns that share `room`: the wide ones give, and none gets narrower than readable."""
+    limit = max(widths, default=0)
+    while limit > NARROWEST and sum(min(width, limit) for width in widths) > room:
+        limit -= 1
+    return [min(width, limit) for width in widths]
 
 
 def _pair_lines(block: Pairs) -> list[str]:
@@ -115,7 +128,16 @@ def _pair_lines(block: Pairs) -> list[str]:
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(_padded(text, width) for text, width in zip(row, widths, strict=True)).rstrip()
+    cells = (_padded(_cut(text, width), width) for text, width in zip(row, widths, strict=True))
+    return (" " * GAP).join(cells).rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    if _width(text) <= width:
+        return text
+    while _width(text) >= width:
+        text = text[:-1]
+    return f"{text}…"
 
 
 def _padded(text: str, width: int) -> str:
@@ -135,20 +157,23 @@ def _show_on_terminal(blocks: Iterable[Block]) -> None:
 
     console = Console(highlight=False, soft_wrap=True)
     for block in blocks:
-        if isinstance(block, Table):
-            console.print(_rich(block), soft_wrap=False)
-        else:
+        if not isinstance(block, Table):
             console.print("\n".join(_lines(block)), markup=False)
+        elif block.wrap:
+            console.print(_folded(block), soft_wrap=False)
+        else:
+            heading, *rows = _lines(block, console.width)
+            console.print(heading, style="bold", markup=False)
+            console.print("\n".join(rows), markup=False, end="\n" if rows else "")
 
 
-def _rich(block: Table) -> Any:
-    from rich.padding import Padding
+def _folded(block: Table) -> Any:
     from rich.table import Table as RichTable
     from rich.text import Text
 
     table = RichTable(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for heading in block.headings:
-        table.add_column(Text(heading), no_wrap=not block.wrap, overflow="fold" if block.wrap else "ellipsis")
+        table.add_column(Text(heading), overflow="fold")
     for row in block.rows:
         table.add_row(*(Text(cell(value)) for value in row))
-    return Padding(table, (0, 0, 0, block.indent))
+    return table

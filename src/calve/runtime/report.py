@@ -71,5 +71,13 @@ class Report:
 
 
 def read(folder: Path) -> list[Status]:
-    """The status of all pipelines that ran beside a declaration."""
-    return [Status(**json.loads(file.read_text())) for file in sorted(folder.glob("*.json"))]
+    """The status of all pipelines that ran beside a declaration; what cannot be read is as good as none."""
+    found = (_parsed(file.read_text()) for file in sorted(folder.glob("*.json")))
+    return [status for status in found if status is not None]
+
+
+def _parsed(text: str) -> Status | None:
+    try:
+        return Status(**json.loads(text))
+    except (TypeError, ValueError):
+        return None
