@@ -62,6 +62,14 @@ class WorkerError(Exception):
         super().__init__(_MARKER + json.dumps({"place": error.place, "reason": error.reason}))
 
 
+def raised_in_spark(place: Any, reason: str) -> Any:
+    """An expression that raises a bad record; `place` is an expression itself."""
+    from pyspark.sql import functions as f
+
+    told = f.to_json(f.struct(place.alias("place"), f.lit(reason).alias("reason")))
+    return f.raise_error(f.concat(f.lit(_MARKER), told))
+
+
 @contextmanager
 def translated(what: str) -> Iterator[None]:
     """Turn what Java and Spark raise inside into our own errors; `what` completes "Cannot …"."""
@@ -137,7 +145,7 @@ _REFUSED_WORDS = re.compile(r"\(Service: \w+, Status Code: 40[13]|SQLITE_READONL
 _NULL = re.compile(
     r"NOT_NULL_ASSERT_VIOLATION|[Nn]ull value appeared in non-nullable|NOT_NULL_CONSTRAINT_VIOLATION"
 )
-_FILE = re.compile(r"\[FAILED_READ_FILE[.\w]*\].*?reading file (?:file:/*)?(/?\S+?)\.(?:\s|$)")
+_FILE = re.compile(r"\[FAILED_READ_FILE[.\w]*\].*?reading file (\S+?)\.(?:\s|$)")
 _ANALYSIS = re.compile(
     r"\.(AnalysisException|ParseException|ExtendedAnalysisException|NoSuchTableException)$"
 )
@@ -171,7 +179,8 @@ def _by_text(text: str, what: str) -> CalveError | None:
         return DataRefused(_line(what, "a NULL is about to be written to a column that is NOT NULL"))
     file = _FILE.search(text)
     if file:
-        return BadRecord(f"file '{file[1]}'", _file_reason(text))
+        path = re.sub("^file:/+", "/", file[1])
+        return BadRecord(f"file '{path}'", _file_reason(text))
     analysis = next((cause for cause in _causes(text) if _ANALYSIS.search(cause.name)), None)
     return (
         ConfigurationError(_line(what, first_sentence(analysis.reason))) if analysis else _python(text, what)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
-from calve.decode.arrow import Values, arrow_schema, compute
+from calve.decode.arrow import Values, arrow_schema, arrow_type, compute
 from calve.decode.decoder import Decoder, Mismatch, refuse_nulls, shown, texts, utf8
 from calve.decode.dialect import Dialect
 from calve.decode.scalars import cast, parse
@@ -24,22 +24,39 @@ _MARK = "\ufeff"
 class CsvDecoder(Decoder):
     """Each record is one line of CSV, in which quoted fields may hold line ends."""
 
-    def __init__(self, schema: Schema, dialect: Dialect = Dialect()) -> None:  # noqa: B008
+    def __init__(self, schema: Schema, dialect: Dialect, names: tuple[str, ...] | None = None) -> None:
         super().__init__(schema)
         self.dialect = dialect
+        self.names = schema.names if names is None else names
+
+    def with_header(self, line: str) -> CsvDecoder:
+        """The decoder for files whose first line is `line`: columns are found by their name in it."""
+        names = tuple(_fields(line, self.dialect))
+        for name in self.schema.names:
+            if names.count(name) > 1:
+                raise Mismatch(f"the header names column '{name}' twice")
+        for column in self.schema.columns:
+            if column.name not in names and not column.nullable:
+                raise Mismatch(f"the header does not name column '{column.name}', which is NOT NULL")
+        return CsvDecoder(self.schema, self.dialect, names)
 
     def _fast(self, values: Values) -> pa.RecordBatch:
-        last = self.dialect.delimiter.join(["0"] * len(self.schema.columns))
+        last = self.dialect.delimiter.join(["0"] * len(self.names))
         read = self._read(_joined(texts(values), last))
         if read.num_rows != len(values) + 1:
             raise Mismatch("a record holds no line, or more than one")
-        columns = zip(read.slice(0, len(values)).columns, self.schema.columns, strict=True)
-        arrays = [cast(self._with_nulls(texts), column.type) for texts, column in columns]
+        arrays = [self._array(read, column, len(values)) for column in self.schema.columns]
         refuse_nulls(arrays, self.schema.columns)
         return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self.schema))
 
+    def _array(self, read: pa.Table, column: Column, count: int) -> Values:
+        if column.name not in self.names:
+            return pa.array([None] * count, arrow_type(column.type))
+        texts = read.column(self.names.index(column.name)).slice(0, count)
+        return cast(self._with_nulls(texts), column.type)
+
     def _read(self, data: bytes) -> pa.Table:
-        names = [str(index) for index in range(len(self.schema.columns))]
+        names = [str(index) for index in range(len(self.names))]
         reading = pcsv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1)
         parsing = pcsv.ParseOptions(
             delimiter=self.dialect.delimiter,
@@ -58,12 +75,13 @@ class CsvDecoder(Decoder):
 
     def record(self, value: bytes) -> list[Any]:
         fields = list(_fields(utf8(value).rstrip(_ENDS), self.dialect))
-        if len(fields) != len(self.schema.columns):
-            raise Mismatch(f"{len(fields)} fields, and the schema has {len(self.schema.columns)} columns")
-        return [self._value(text, column) for text, column in zip(fields, self.schema.columns, strict=True)]
+        if len(fields) != len(self.names):
+            raise Mismatch(f"{len(fields)} fields where {len(self.names)} are expected")
+        named = dict(zip(self.names, fields, strict=True))
+        return [self._value(named.get(column.name), column) for column in self.schema.columns]
 
-    def _value(self, text: str, column: Column) -> Any:
-        if text == self.dialect.null_value:
+    def _value(self, text: str | None, column: Column) -> Any:
+        if text is None or text == self.dialect.null_value:
             if not column.nullable:
                 raise Mismatch(f"column '{column.name}': NULL, and the column is NOT NULL")
             return None

@@ -29,6 +29,9 @@ class Decoder(ABC):
     is_fast = True
     """Whether there is a fast way for the schema at all."""
 
+    skips_blank = True
+    """Whether lines of a file that hold nothing are no records."""
+
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 

@@ -17,6 +17,8 @@ RAW = Schema((Column("value", Primitive("binary"), False),))
 class TextDecoder(Decoder):
     """Each record is one text."""
 
+    skips_blank = False
+
     def __init__(self) -> None:
         super().__init__(TEXT)
 

@@ -1,0 +1,280 @@
+"""Files → records, in a Python worker: blocks of lines with bounded memory, compressed or not."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO, Any, cast
+
+import pyarrow as pa
+
+from calve.decode.csv import CsvDecoder
+from calve.decode.decoder import Decoder, Mismatch, utf8
+from calve.decode.dialect import Dialect
+from calve.errors import BadRecord
+from calve.gateway import WorkerError
+
+BLOCK = 4 * 1024 * 1024
+LONGEST_LINE = 256 * 1024 * 1024
+_RECORDS = 20_000
+_SPACE = re.compile(r"[ \t\r\n]*")
+_SCANNER = json.JSONDecoder(parse_float=str, parse_int=str)
+_MARK = b"\xef\xbb\xbf"
+_DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, pa.ArrowInvalid)
+
+
+@dataclass(frozen=True)
+class Split:
+    """A part of a file: the lines that begin from `start` up to, not including, `end`."""
+
+    path: str
+    start: int
+    end: int
+    size: int
+    mtime: int
+    compression: str | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How records lie in files."""
+
+    header: bool = False
+    multi_line: bool = False
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some records of a file, and the line that each begins at, counted from 0 behind `before` bytes."""
+
+    records: list[bytes]
+    lines: list[int]
+    before: int
+
+
+def file_rows(decoder: Decoder, tasks: list[list[Split]], layout: Layout) -> Callable[[Any], Any]:
+    """A function for `mapInArrow` over the numbers of tasks."""
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                for split in tasks[int(str(task))]:
+                    try:
+                        yield from _rows(decoder, split, layout)
+                    except BadRecord as error:
+                        raise WorkerError(error) from None
+
+    return rows
+
+
+def _rows(decoder: Decoder, split: Split, layout: Layout) -> Iterator[pa.RecordBatch]:
+    _refuse_change(split)
+    try:
+        if layout.header and isinstance(decoder, CsvDecoder):
+            decoder = _with_header(decoder, split)
+        for block in _blocks(decoder, split, layout):
+            if block.records:
+                yield decoder.decode(pa.array(block.records, pa.binary()), _place(split, block))
+    except json.JSONDecodeError as error:
+        place = f"file '{split.path}' line {error.lineno}"
+        raise BadRecord(place, f"not valid JSON: {error.msg}, column {error.colno}") from None
+    except Mismatch as error:
+        raise BadRecord(f"file '{split.path}'", str(error)) from None
+    except RecursionError:
+        raise BadRecord(f"file '{split.path}'", "nested too deeply") from None
+    except _DAMAGED as error:
+        raise BadRecord(f"file '{split.path}'", f"it is damaged or cut off: {error}") from None
+
+
+def _refuse_change(split: Split) -> None:
+    try:
+        now = os.stat(split.path)
+    except OSError as error:
+        raise BadRecord(f"file '{split.path}'", f"it is gone: {error.strerror}") from None
+    if (now.st_size, now.st_mtime_ns) != (split.size, split.mtime):
+        raise BadRecord(f"file '{split.path}'", "it was changed after the batch was planned")
+
+
+def _place(split: Split, block: Block) -> Callable[[int], str]:
+    def place(index: int) -> str:
+        line = _lines_before(split, block.before) + block.lines[index] + 1
+        return f"file '{split.path}' line {line}"
+
+    return place
+
+
+def _lines_before(split: Split, count: int) -> int:
+    """How many lines end in the first `count` bytes; only asked when something is wrong."""
+    lines = 0
+    with _opened(split) as file:
+        while count > 0 and (data := file.read(min(BLOCK, count))):
+            lines += data.count(b"\n")
+            count -= len(data)
+    return lines
+
+
+def _blocks(decoder: Decoder, split: Split, layout: Layout) -> Iterator[Block]:
+    with _opened(split) as file:
+        if layout.multi_line and isinstance(decoder, CsvDecoder):
+            yield from _quoted_lines(file, decoder.dialect, layout.header)
+        elif layout.multi_line:
+            yield from _documents(file.read())
+        else:
+            yield from _lines(file, split, layout, decoder.skips_blank)
+
+
+def _opened(split: Split) -> IO[bytes]:
+    """The bytes of the file, without compression."""
+    if split.compression == "gzip":
+        return cast(IO[bytes], gzip.open(split.path))
+    if split.compression == "bzip2":
+        return bz2.open(split.path)
+    if split.compression == "xz":
+        return lzma.open(split.path)
+    if split.compression is not None:
+        kind: Any = split.compression
+        return io.BufferedReader(_Arrow(pa.input_stream(split.path, compression=kind)))
+    return open(split.path, "rb")
+
+
+class _Arrow(io.RawIOBase):
+    """A stream of Arrow as one of Python."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _chunks(file: IO[bytes], start: int, end: int | None) -> Iterator[tuple[int, bytes]]:
+    """Whole lines that begin from `start` up to `end`, about a block at once, each with where it begins."""
+    at = start
+    if start:
+        file.seek(start - 1)
+        at = start - 1 + len(_line(file))
+    while end is None or at < end:
+        data = file.read(BLOCK if end is None else min(BLOCK, end - at))
+        if not data:
+            return
+        if not data.endswith(b"\n"):
+            data += _line(file)
+        yield at, data
+        at += len(data)
+
+
+def _line(file: IO[bytes]) -> bytes:
+    line = file.readline(LONGEST_LINE)
+    if len(line) == LONGEST_LINE:
+        raise Mismatch(f"a line is longer than {LONGEST_LINE} bytes")
+    return line
+
+
+def _lines(file: IO[bytes], split: Split, layout: Layout, skips_blank: bool) -> Iterator[Block]:
+    for at, data in _chunks(file, split.start, None if split.compression else split.end):
+        lines = _split(data, at)
+        numbers = [
+            number
+            for number, line in enumerate(lines)
+            if not (layout.header and at == number == 0) and not (skips_blank and not line.strip())
+        ]
+        yield Block([lines[number] for number in numbers], numbers, at)
+
+
+def _split(data: bytes, at: int) -> list[bytes]:
+    lines = (data.removeprefix(_MARK) if at == 0 else data).split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line.removesuffix(b"\r") for line in lines] if b"\r" in data else lines
+
+
+def _quoted_lines(file: IO[bytes], dialect: Dialect, header: bool) -> Iterator[Block]:
+    """Lines of CSV, where a line end between quotes does not end a record."""
+    records: list[bytes] = []
+    lines: list[int] = []
+    for line, record in _quoted(file, dialect):
+        if record.strip() and not (header and line == 0):
+            records.append(record)
+            lines.append(line)
+        if len(records) == _RECORDS:
+            yield Block(records, lines, 0)
+            records, lines = [], []
+    yield Block(records, lines, 0)
+
+
+def _quoted(file: IO[bytes], dialect: Dialect) -> Iterator[tuple[int, bytes]]:
+    """Each record, and the line that it begins at."""
+    parts: list[bytes] = []
+    begin, is_open = 0, False
+    for number, line in enumerate(iter(lambda: _line(file), b"")):
+        begin, parts = (begin, [*parts, line]) if is_open else (number, [line])
+        is_open ^= _quotes(line, dialect) % 2 == 1
+        if not is_open:
+            yield begin, b"".join(parts).removeprefix(_MARK if begin == 0 else b"").rstrip(b"\r\n")
+    if is_open:
+        yield begin, b"".join(parts)
+
+
+def _quotes(line: bytes, dialect: Dialect) -> int:
+    if dialect.quote is None:
+        return 0
+    if dialect.escape is not None:
+        line = re.sub(re.escape(dialect.escape.encode()) + b".", b"", line, flags=re.S)
+    return line.count(dialect.quote.encode())
+
+
+def _documents(data: bytes) -> Iterator[Block]:
+    """The objects of a file that holds one, several one behind the other, or an array of them."""
+    text, at, line = utf8(data.removeprefix(_MARK)), 0, 0
+    records: list[bytes] = []
+    lines: list[int] = []
+    for begin, end in _objects(text):
+        line += text.count("\n", at, begin)
+        at = begin
+        records.append(text[begin:end].encode("utf-8", "surrogatepass"))
+        lines.append(line)
+        if len(records) == _RECORDS:
+            yield Block(records, lines, 0)
+            records, lines = [], []
+    yield Block(records, lines, 0)
+
+
+def _objects(text: str) -> Iterator[tuple[int, int]]:
+    """Where each value of the file begins and ends."""
+    at = _after_space(text, 0)
+    is_array = text.startswith("[", at)
+    at = _after_space(text, at + 1) if is_array else at
+    while at < len(text) and not (is_array and text[at] == "]"):
+        _, end = _SCANNER.raw_decode(text, at)
+        yield at, end
+        at = _after_space(text, end)
+        if is_array and not text.startswith("]", at):
+            if not text.startswith(",", at):
+                raise json.JSONDecodeError("Expecting ',' or ']'", text, at)
+            at = _after_space(text, at + 1)
+    if (is_array and _after_space(text, at + 1) != len(text)) or (is_array and at == len(text)):
+        raise json.JSONDecodeError("Expecting the end of the array and of the file", text, at)
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _with_header(decoder: CsvDecoder, split: Split) -> CsvDecoder:
+    with _opened(split) as file:
+        line = utf8(_line(file).removeprefix(_MARK)).rstrip("\r\n")
+    return decoder.with_header(line) if line else decoder

@@ -1,0 +1,278 @@
+"""Files of a folder as a source."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field, PrivateAttr
+
+from calve.gateway import raised_in_spark, translated
+from calve.model import Duration, Flaw, Location, is_uri
+from calve.position import Position
+from calve.schema import Array, Column, Map, Primitive, Schema, Struct
+from calve.sources import files_position
+from calve.sources.csv_options import CsvFormat
+from calve.sources.declared import Declared
+from calve.sources.files_position import START, File, Known, Listing
+from calve.sources.folder import Folder
+from calve.sources.source import Limits, Source, Waiting
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame, SparkSession
+
+    from calve.decode.decoder import Decoder
+    from calve.decode.reading import Split
+
+log = logging.getLogger(__name__)
+
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd", ".lz4": "lz4", ".xz": "xz"}
+SPLIT = 64 * 1024 * 1024
+_SMALL = 4 * 1024 * 1024
+_BYTES_OF_A_ROW = {"json": 120, "csv": 60, "text": 80, "parquet": 20, "avro": 40}
+_OF_CSV = ("header", "delimiter", "quote", "escape", "null_value")
+_OF_LINES = ("compression",)
+_Compression = Literal["auto", "none", "gzip", "bzip2", "zstd", "lz4", "xz"]
+
+
+class FilesOptions(CsvFormat):
+    """How the files are written, and when they count."""
+
+    header: bool = False
+    """CSV: the first line of each file names its fields, and columns are found by these names."""
+
+    multi_line: bool = False
+    """JSON: a file holds an object, an array or objects over several lines. CSV: so do quoted fields."""
+
+    compression: _Compression = "auto"
+    """How files are compressed; `auto` goes by the ending .gz, .bz2, .zst, .lz4 or .xz."""
+
+    min_file_age: Duration = 0.0
+    """A file counts once it has not been written to for so long; for writers that do not rename when done."""
+
+    ignore_suffixes: list[str] = [".tmp", ".part", ".partial", ".crdownload", ".swp", "._COPYING_", "~"]
+    """Files whose names end so are still being written. Names that begin with '.' or '_' never count."""
+
+
+class FilesSource(Source):
+    """Files of a folder; each is read once, in the order of their times."""
+
+    connector: ClassVar[str] = "files"
+
+    path: Location
+    """A file, a directory with all below it, or a pattern such as `in/*.json`."""
+
+    format: Literal["json", "csv", "parquet", "avro", "text"] = "json"
+    """What the files hold: a JSON object a line, CSV, Parquet, Avro, or lines of text."""
+
+    declared: Declared | None = Field(default=None, alias="schema")
+    """The columns, as DDL; needed for json and csv. parquet and avro: left out, those of the first file."""
+
+    max_files_per_batch: int = Field(default=1000, ge=1, le=1000)
+    """How many files a batch takes at the most."""
+
+    max_file_age: Duration = 7 * 86400.0
+    """How much older than the newest file that was read a file may turn up and still be read."""
+
+    options: FilesOptions = FilesOptions()
+    """How the files are written, and when they count."""
+
+    _reported: set[tuple[str, int]] = PrivateAttr(default_factory=set)
+    _late: frozenset[str] | None = PrivateAttr(default=None)
+
+    @property
+    def jars(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("avro",) if self.format == "avro" else ()
+
+    def flaws(self) -> list[Flaw]:
+        return [*self._path_flaws(), *self._schema_flaws(), *self._option_flaws()]
+
+    def _path_flaws(self) -> list[Flaw]:
+        if is_uri(self.path) and not self.path.startswith("file:"):
+            scheme = self.path.partition(":")[0]
+            return [Flaw(("path",), f"'{scheme}:' is not available yet; files are read from local folders")]
+        return []
+
+    def _schema_flaws(self) -> list[Flaw]:
+        if self.declared is None:
+            needed = self.format in ("json", "csv")
+            return [Flaw(("schema",), f"needed by format {self.format}")] if needed else []
+        if self.format == "text":
+            return [Flaw(("schema",), "has no effect with format text: its one column is 'value'")]
+        nested = [c for c in self.declared.columns if isinstance(c.type, (Array, Map, Struct))]
+        why = "a {} cannot be read from CSV"
+        found = [Flaw(("schema",), f"column '{c.name}': {why.format(c.type.ddl())}") for c in nested]
+        return found if self.format == "csv" else []
+
+    def _option_flaws(self) -> list[Flaw]:
+        given = self.options.model_fields_set
+        useless = [name for name in _OF_CSV if self.format != "csv"]
+        useless += [name for name in _OF_LINES if self.format in ("parquet", "avro")]
+        useless += ["multi_line"] if self.format not in ("csv", "json") else []
+        why = f"has no effect with format {self.format}"
+        found = [Flaw(("options", name), why) for name in useless if name in given]
+        return found + [flaw.under("options") for flaw in self.options.flaws()]
+
+    def columns(self) -> Schema | None:
+        if self.format == "text":
+            return Schema((Column("value", Primitive("string"), False),))
+        return self.declared
+
+    def identity(self) -> str:
+        return f"files:{self._where()}:{self.format}"
+
+    def start(self) -> Position:
+        self._folder().require()
+        return START
+
+    def latest(self, after: Position, limits: Limits) -> Waiting:
+        have = files_position.known(after)
+        found = files_position.sort(self._folder().files(), have, self.max_file_age)
+        self._report(found, have)
+        taken = self._taken(found.new, limits)
+        if not taken:
+            return Waiting(after, 0)
+        size = sum(file.size for file in taken)
+        to = files_position.moved(have, taken, self.max_file_age, time.time_ns() // 1_000_000)
+        return Waiting(to, self._rows(size, len(taken)), size, more=len(taken) < len(found.new))
+
+    def _taken(self, new: list[File], limits: Limits) -> list[File]:
+        """The oldest files that fit the limits, and at least one."""
+        taken: list[File] = []
+        size = 0
+        for file in new[: self.max_files_per_batch]:
+            size += file.size
+            if taken and self._rows(size, len(taken)) > limits.rows:
+                break
+            taken.append(file)
+        return taken
+
+    def _rows(self, size: int, files: int) -> int:
+        return max(files, size // _BYTES_OF_A_ROW[self.format])
+
+    def _report(self, found: Listing, have: Known) -> None:
+        """Say once of each file that it is not read, and why."""
+        for file in found.changed:
+            if self._is_news(file):
+                log.warning("file '%s' was changed after it was read; it is not read again", file.path)
+        late = frozenset(file.path for file in found.late)
+        if self._late is None and len(late) > have.forgotten:
+            count = len(late) - have.forgotten
+            log.warning("%d files turned up later than max_file_age allows; they are not read", count)
+        for path in sorted(late - self._late) if self._late is not None else ():
+            log.warning("file '%s' turned up later than max_file_age allows; it is not read", path)
+        self._late = late | (self._late or frozenset())
+
+    def _is_news(self, file: File) -> bool:
+        is_news = (file.path, file.mtime) not in self._reported
+        self._reported.add((file.path, file.mtime))
+        return is_news
+
+    def _folder(self) -> Folder:
+        options = self.options
+        return Folder(self._where(), tuple(options.ignore_suffixes), options.min_file_age)
+
+    def _where(self) -> str:
+        path = self.path.removeprefix("file:")
+        return "/" + path.lstrip("/") if path != self.path else path
+
+    def read(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
+        files = [] if to == after else self._folder().unchanged(files_position.batch(to))
+        with translated(f"read files of '{self._where()}'"):
+            if self.format in ("parquet", "avro"):
+                return self._read_columnar(spark, files)
+            return self._read_lines(spark, files)
+
+    def _read_lines(self, spark: SparkSession, files: list[File]) -> DataFrame:
+        from pyspark.sql.types import StructType
+
+        from calve.decode.reading import Layout, file_rows
+
+        schema = self.columns()
+        assert schema is not None
+        columns = StructType.fromJson(schema.to_spark_json())
+        if not files:
+            return spark.createDataFrame([], columns)
+        splits = [split for file in files for split in self._splits(file)]
+        tasks = _shared(splits, spark.sparkContext.defaultParallelism)
+        layout = Layout(self.options.header, self.options.multi_line)
+        numbers = spark.range(0, len(tasks), 1, len(tasks))
+        return numbers.mapInArrow(file_rows(self._decoder(), tasks, layout), columns)
+
+    def _splits(self, file: File) -> Iterator[Split]:
+        """The parts that can be read side by side: what is compressed or over several lines is one."""
+        from calve.decode.reading import Split
+
+        compression = self._compression(file.path)
+        whole = compression is not None or self.options.multi_line
+        for start in range(0, 1 if whole else max(1, file.size), SPLIT):
+            end = file.size if whole else min(file.size, start + SPLIT)
+            yield Split(file.path, start, end, file.size, file.mtime, compression)
+
+    def _compression(self, path: str) -> str | None:
+        if self.options.compression == "auto":
+            return COMPRESSIONS.get(os.path.splitext(path)[1].lower())
+        return None if self.options.compression == "none" else self.options.compression
+
+    def _decoder(self) -> Decoder:
+        from calve.decode.csv import CsvDecoder
+        from calve.decode.json import JsonDecoder
+        from calve.decode.text import TextDecoder
+
+        if self.declared is None:
+            return TextDecoder()
+        if self.format == "csv":
+            return CsvDecoder(self.declared, self.options.dialect())
+        return JsonDecoder(self.declared)
+
+    def _read_columnar(self, spark: SparkSession, files: list[File]) -> DataFrame:
+        from pyspark.sql.types import StructType
+
+        declared = StructType.fromJson(self.declared.to_spark_json()) if self.declared else None
+        if not files:
+            return spark.createDataFrame([], declared or StructType([]))
+        reader = spark.read.format(self.format)
+        # Spark takes paths for patterns.
+        uris = ["file://" + re.sub(r"([\[\]{}*?\\])", r"\\\1", file.path) for file in files]
+        rows = reader.schema(declared or reader.load(uris[0]).schema).load(uris)
+        return _without_nulls(rows, self.declared) if self.declared else rows
+
+    def check(self) -> list[str]:
+        self._folder().require()
+        files = list(self._folder().files())
+        return [f"'{self._where()}': {len(files)} files, {sum(file.size for file in files)} bytes"]
+
+
+def _shared(splits: list[Split], parallelism: int) -> list[list[Split]]:
+    """The splits in about equal parts, the largest first."""
+    size = sum(split.end - split.start for split in splits)
+    count = 1 if size < _SMALL and len(splits) < 16 else max(parallelism, -(-size // SPLIT))
+    tasks: list[list[Split]] = [[] for _ in range(min(count, len(splits)))]
+    loads = [0] * len(tasks)
+    for split in sorted(splits, key=lambda split: split.start - split.end):
+        least = loads.index(min(loads))
+        tasks[least].append(split)
+        loads[least] += split.end - split.start + 1
+    return tasks
+
+
+def _without_nulls(rows: DataFrame, schema: Schema) -> DataFrame:
+    """`rows`, in which a NULL where there must be none is an error that names its file."""
+    return rows.select(*(_without_null(column) for column in schema.columns))
+
+
+def _without_null(column: Column) -> Expression:
+    from pyspark.sql import functions as f
+
+    quoted = f.col(f"`{column.name.replace('`', '``')}`")
+    if column.nullable:
+        return quoted
+    path = f.regexp_replace(f.input_file_name(), "^file:/+", "/")
+    place = f.concat(f.lit("file '"), path, f.lit("'"))
+    error = raised_in_spark(place, f"column '{column.name}': NULL, and the column is NOT NULL")
+    return f.when(quoted.isNotNull(), quoted).otherwise(error).alias(column.name)
