@@ -76,6 +76,7 @@ def test_the_readers_of_the_quickstart_read_what_init_declares(spark, tmp_path, 
     declaration.write_text(declaration.read_text().replace("rows_per_second: 2000", ""))
     run(spark, declare.load(tmp_path, {}))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
     page = (ROOT / "docs" / "quickstart.md").read_text()
     names = {}
     for block in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
