@@ -82,23 +82,39 @@ class Kept:
 
 
 @pytest.fixture
-def ready(project: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The small project, with Spark already running."""
+def kept(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark is running already, and verbs use it."""
     from calve.runtime import session
 
     monkeypatch.setattr(session, "start", lambda *_: Kept(spark))
+
+
+@pytest.fixture
+def ready(project: Path, kept: None) -> Path:
+    """The small project, with Spark already running."""
     return project
 
 
 @pytest.fixture
 def ran(ready: Path, spark: SparkSession) -> Callable[[], list[Any]]:
     """Runs the small project to its end."""
+    return lambda: to_the_end(ready, spark)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
+    """The small project after its run, for tests that only look."""
+    file = tmp_path_factory.mktemp("finished") / "calve.yaml"
+    file.write_text(DECLARATION)
+    to_the_end(file, spark)
+    return file
+
+
+def to_the_end(file: Path, spark: SparkSession) -> list[Any]:
+    """Run the pipeline until its rows end."""
     from calve import declare
     from calve.runtime.run import run
     from calve.runtime.stop import Stop
 
-    def to_the_end() -> list[Any]:
-        declared = declare.load(ready)
-        return run(spark, declared, [declared.pipeline("orders")], Stop())
-
-    return to_the_end
+    declared = declare.load(file)
+    return run(spark, declared, [declared.pipeline("orders")], Stop())

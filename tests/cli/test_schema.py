@@ -5,11 +5,13 @@ import pytest
 from calve import registry
 from calve.cli import schema
 
-WORDS = set(
-    """$defs $ref $schema additionalProperties anyOf const default description discriminator enum exclusiveMaximum
-    exclusiveMinimum format items maxItems maxLength maximum minItems minLength minProperties minimum oneOf pattern
-    patternProperties properties propertyNames required title type uniqueItems writeOnly""".split()
-)
+WORDS = {
+    "$defs", "$ref", "$schema", "additionalProperties", "anyOf", "const", "default", "description",
+    "discriminator", "enum", "exclusiveMaximum", "exclusiveMinimum", "format", "items", "maxItems",
+    "maxLength", "maximum", "minItems", "minLength", "minProperties", "minimum", "oneOf", "pattern",
+    "patternProperties", "properties", "propertyNames", "required", "title", "type", "uniqueItems",
+    "writeOnly",
+}  # fmt: skip
 TYPES = {"array", "boolean", "integer", "null", "number", "object", "string"}
 
 

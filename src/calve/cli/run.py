@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from calve import declare
+from calve.cli import choose
 from calve.cli.app import config_option, debug_option, say
-from calve.errors import UsageError, exit_code
-from calve.project import Project, ResolvedPipeline
+from calve.errors import exit_code
 
 
 @click.command("run")
@@ -22,7 +22,7 @@ from calve.project import Project, ResolvedPipeline
 def command(once: bool, names: tuple[str, ...], config: Path, debug: bool) -> int:
     """Run pipelines until SIGTERM or Ctrl-C, or, with --once, until nothing is waiting."""
     project = declare.load(config)
-    pipelines = chosen(project, names)
+    pipelines = choose.pipelines(project, names)
     from calve.runtime import run as runtime
     from calve.runtime.progress import Progress
     from calve.runtime.stop import Stop
@@ -41,16 +41,3 @@ def command(once: bool, names: tuple[str, ...], config: Path, debug: bool) -> in
     if error is not None and debug:
         raise error
     return 0 if error is None else exit_code(error)
-
-
-def chosen(project: Project, names: tuple[str, ...]) -> list[ResolvedPipeline]:
-    """The enabled pipelines, or those that were named."""
-    unknown = sorted(set(names) - set(project.pipelines))
-    if unknown:
-        raise UsageError(
-            f"Cannot run '{unknown[0]}': no such pipeline; one of {', '.join(sorted(project.pipelines))}"
-        )
-    wanted = names or [name for name, pipeline in project.pipelines.items() if pipeline.enabled]
-    if not wanted:
-        raise UsageError("Cannot run anything: every pipeline has 'enabled: false'; name one with --pipeline")
-    return [project.pipeline(name) for name in dict.fromkeys(wanted)]

@@ -1,0 +1,72 @@
+import json
+from decimal import Decimal
+
+import pytest
+
+
+@pytest.fixture
+def look(calve, finished, kept):
+    """`calve read` in a project that has run."""
+    return lambda *arguments: calve("read", *arguments, "--config", str(finished))
+
+
+def test_rows_are_shown_under_their_columns(look):
+    ended = look("orders", "--limit", "40")
+    lines = ended.out.splitlines()
+    assert (ended.code, ended.err) == (0, "")
+    assert lines[0].split() == ["id", "note", "amount", "at"]
+    assert sorted(int(line.split()[0]) for line in lines[1:]) == list(range(1, 31))
+    assert any(line.split()[1] == "NULL" for line in lines[1:])
+
+
+def test_that_there_are_more_is_a_message(look):
+    ended = look("shop.orders", "-n", "2")
+    assert len(ended.out.splitlines()) == 3
+    assert ended.err == "These are 2 rows of more; --limit shows others\n"
+
+
+def test_json_is_a_line_a_row_with_exact_values(look):
+    rows = [
+        json.loads(line, parse_float=Decimal)
+        for line in look("orders", "-n", "50", "-o", "json").out.splitlines()
+    ]
+    assert len(rows) == 30
+    first = next(row for row in rows if row["id"] == 1)
+    assert first["at"] == "2026-01-01T00:00:00.000000Z"
+    assert all(row["amount"].as_tuple().exponent == -2 for row in rows)
+    assert any(row["note"] is None for row in rows)
+
+
+def test_the_branch_that_the_sink_writes_to_is_read(calve, ran, ready):
+    ready.write_text(ready.read_text().replace("table: orders,", "table: orders, branch: audit,"))
+    ran()
+    assert len(calve("read", "orders", "-n", "50", "-o", "json").out.splitlines()) == 30
+    assert calve("read", "orders", "--branch", "main", "-o", "json").out == ""
+    ended = calve("read", "orders", "--branch", "audti")
+    assert ended.code == 64
+    assert ended.err.endswith("there is audit, main; did you mean 'audit'?\n")
+
+
+def test_a_table_that_does_not_exist_is_refused_before_spark_starts(calve, project):
+    ended = calve("read", "orders")
+    assert ended.code == 64
+    assert (
+        ended.err
+        == "Cannot find table 'shop.orders': it does not exist; 'calve run' creates the tables of sinks\n"
+    )
+    assert not (project.parent / "warehouse").exists()
+
+
+def test_another_table_of_the_catalog_that_does_not_exist_is_refused(look):
+    assert look("shop.other").code == 64
+
+
+def test_an_unknown_table_gets_a_suggestion(calve, project):
+    ended = calve("read", "orderz")
+    assert ended.code == 64
+    assert ended.err == "Cannot find table 'orderz': there is shop.orders\n"
+
+
+@pytest.mark.parametrize("limit", ["0", "many"])
+def test_a_limit_is_a_positive_number(calve, project, limit):
+    assert calve("read", "orders", "--limit", limit).code == 64
