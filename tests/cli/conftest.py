@@ -110,11 +110,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> P
     return file
 
 
-def to_the_end(file: Path, spark: SparkSession) -> list[Any]:
+def to_the_end(file: Path, spark: SparkSession, once: bool = False) -> list[Any]:
     """Run the pipeline until its rows end."""
     from calve import declare
     from calve.runtime.run import run
     from calve.runtime.stop import Stop
 
     declared = declare.load(file)
-    return run(spark, declared, [declared.pipeline("orders")], Stop())
+    return run(spark, declared, [declared.pipeline("orders")], Stop(), once)

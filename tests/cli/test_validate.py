@@ -65,12 +65,6 @@ def test_a_missing_declaration_is_one_line(calve, verb):
     assert ended.err == "calve.yaml: cannot be read: no such file or directory\n"
 
 
-def test_with_debug_the_trace_is_shown(calve, project):
-    broken(project)
-    ended = calve("validate", "--debug")
-    assert ended.code == 78
-
-
 @pytest.mark.parametrize(
     "verb", [["validate"], ["plan", "--offline"], ["--help"], ["status"], ["connectors"], ["schema"]]
 )

@@ -31,8 +31,6 @@ def command(files: tuple[Path, ...], config: Path, output: str, debug: bool) -> 
     else:
         for file, (project, error) in zip(files or (config,), results, strict=True):
             _report(file, project, error)
-    if errors and debug:
-        raise errors[0]
     return exit_code(errors[0]) if errors else 0
 
 

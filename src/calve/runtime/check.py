@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -30,6 +31,8 @@ from calve.sources.source import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("calve")
 
 Result = TypeVar("Result")
 
@@ -75,6 +78,7 @@ def _checking(check: Check, advise: Callable[[CalveError], str]) -> Iterator[Non
     try:
         yield
     except CalveError as error:
+        log.debug("%s %s failed", check.kind, check.name, exc_info=True)
         check.error = cause(error)
         check.advice = advise(check.error)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ from calve.sources.source import Limits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("calve")
 
 
 @dataclass
@@ -72,6 +75,7 @@ def plan(spark: SparkSession, pipeline: ResolvedPipeline, sink_ids: Collection[s
     try:
         _look(found, session.branch_off(spark, catalogs), pipeline, sink_ids)
     except CalveError as error:
+        log.debug("%s is refused", pipeline.name, exc_info=True)
         found.refusal = cause(error)
     return found
 
