@@ -265,8 +265,11 @@ def _objects(text: str) -> Iterator[tuple[int, int]]:
             if not text.startswith(",", at):
                 raise json.JSONDecodeError("Expecting ',' or ']'", text, at)
             at = _after_space(text, at + 1)
-    if (is_array and _after_space(text, at + 1) != len(text)) or (is_array and at == len(text)):
-        raise json.JSONDecodeError("Expecting the end of the array and of the file", text, at)
+    if is_array:
+        end = _after_space(text, at + 1)
+        if at == len(text) or end < len(text):
+            why = "Expecting the end of the array and of the file"
+            raise json.JSONDecodeError(why, text, min(end, len(text)))
 
 
 def _after_space(text: str, at: int) -> int:

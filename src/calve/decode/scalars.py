@@ -93,7 +93,7 @@ def parse_float(text: str) -> float:
     """A number that a FLOAT can hold."""
     value = parse_double(text)
     try:
-        struct.pack("f", value)
+        struct.pack("<f", value)
     except OverflowError:
         raise ValueError("out of range") from None
     return value

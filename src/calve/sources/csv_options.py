@@ -8,6 +8,7 @@ from pydantic import AfterValidator
 
 from calve.decode.dialect import Dialect
 from calve.model import Flaw, Model
+from calve.schema import Array, Map, Schema, Struct
 
 
 def _sign(value: str) -> str:
@@ -18,6 +19,12 @@ def _sign(value: str) -> str:
 
 Sign = Annotated[str, AfterValidator(_sign)]
 """One character of ASCII."""
+
+
+def nested_in_csv(schema: Schema) -> list[str]:
+    """What is wrong with the columns that a line of CSV cannot hold."""
+    nested = [column for column in schema.columns if isinstance(column.type, (Array, Map, Struct))]
+    return [f"column '{column.name}': a {column.type.ddl()} cannot be read from CSV" for column in nested]
 
 
 class CsvFormat(Model):
@@ -39,9 +46,7 @@ class CsvFormat(Model):
         signs = [self.delimiter, *(sign for sign in (self.quote, self.escape) if sign is not None)]
         same = len(set(signs)) < len(signs)
         return (
-            [Flaw(("delimiter",), "delimiter, quote and escape are three different characters")]
-            if same
-            else []
+            [Flaw(("delimiter",), "delimiter, quote and escape must be different characters")] if same else []
         )
 
     def dialect(self) -> Dialect:

@@ -14,9 +14,9 @@ from pydantic import Field, PrivateAttr
 from calve.gateway import raised_in_spark, translated
 from calve.model import Duration, Flaw, Location, is_uri
 from calve.position import Position
-from calve.schema import Array, Column, Map, Primitive, Schema, Struct
+from calve.schema import Column, Primitive, Schema
 from calve.sources import files_position
-from calve.sources.csv_options import CsvFormat
+from calve.sources.csv_options import CsvFormat, nested_in_csv
 from calve.sources.declared import Declared
 from calve.sources.files_position import START, File, Known, Listing
 from calve.sources.folder import Folder
@@ -83,7 +83,7 @@ class FilesSource(Source):
     """How the files are written, and when they count."""
 
     _reported: set[tuple[str, int]] = PrivateAttr(default_factory=set)
-    _late: frozenset[str] | None = PrivateAttr(default=None)
+    _read: set[bytes] | None = PrivateAttr(default=None)
 
     @property
     def jars(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -104,10 +104,9 @@ class FilesSource(Source):
             return [Flaw(("schema",), f"needed by format {self.format}")] if needed else []
         if self.format == "text":
             return [Flaw(("schema",), "has no effect with format text: its one column is 'value'")]
-        nested = [c for c in self.declared.columns if isinstance(c.type, (Array, Map, Struct))]
-        why = "a {} cannot be read from CSV"
-        found = [Flaw(("schema",), f"column '{c.name}': {why.format(c.type.ddl())}") for c in nested]
-        return found if self.format == "csv" else []
+        if self.format == "csv":
+            return [Flaw(("schema",), line) for line in nested_in_csv(self.declared)]
+        return []
 
     def _option_flaws(self) -> list[Flaw]:
         given = self.options.model_fields_set
@@ -158,20 +157,25 @@ class FilesSource(Source):
     def _report(self, found: Listing, have: Known) -> None:
         """Say once of each file that it is not read, and why."""
         for file in found.changed:
-            if self._is_news(file):
-                log.warning("file '%s' was changed after it was read; it is not read again", file.path)
-        late = frozenset(file.path for file in found.late)
-        if self._late is None and len(late) > have.forgotten:
+            self._warn(file, "was changed after it was read; it is not read again")
+        if self._read is None:
+            self._report_first(found.late, have)
+        self._read = (self._read or set()) | have.entries.keys()
+        for file in found.late:
+            if file.key not in self._read:
+                self._warn(file, "turned up later than max_file_age allows; it is not read")
+
+    def _report_first(self, late: list[File], have: Known) -> None:
+        """At a start nobody knows any more which of the old files were read, only how many."""
+        if len(late) > have.forgotten:
             count = len(late) - have.forgotten
             log.warning("%d files turned up later than max_file_age allows; they are not read", count)
-        for path in sorted(late - self._late) if self._late is not None else ():
-            log.warning("file '%s' turned up later than max_file_age allows; it is not read", path)
-        self._late = late | (self._late or frozenset())
+        self._read = {file.key for file in late}
 
-    def _is_news(self, file: File) -> bool:
-        is_news = (file.path, file.mtime) not in self._reported
-        self._reported.add((file.path, file.mtime))
-        return is_news
+    def _warn(self, file: File, what: str) -> None:
+        if (file.path, file.mtime) not in self._reported:
+            self._reported.add((file.path, file.mtime))
+            log.warning("file '%s' %s", file.path, what)
 
     def _folder(self) -> Folder:
         options = self.options

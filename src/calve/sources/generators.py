@@ -16,7 +16,7 @@ from calve.schema import Column, Decimal, Primitive, Type
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
 
-_BIGGEST = 2**62
+_BIGGEST = 2**61
 
 
 def salt(seed: int, name: str) -> int:

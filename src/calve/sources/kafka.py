@@ -18,7 +18,7 @@ from calve.model import Flaw, Model, Text, suggestion
 from calve.position import Position
 from calve.schema import Array, Column, Primitive, Schema, Struct
 from calve.sources import kafka_position
-from calve.sources.csv_options import CsvFormat
+from calve.sources.csv_options import CsvFormat, nested_in_csv
 from calve.sources.declared import Declared
 from calve.sources.kafka_cluster import KafkaCluster, require
 from calve.sources.kafka_position import COMMAND, Range, Topics
@@ -158,6 +158,7 @@ class KafkaSource(KafkaSecurity, Source):
             found.append(Flaw(("topics",) if self.topics is None else ("topic_pattern",), why))
         if self.format != "csv" and "csv" in self.model_fields_set:
             found.append(Flaw(("csv",), f"has no effect with format {self.format}"))
+        found += [flaw.under("csv") for flaw in self.csv.flaws()]
         if isinstance(self.start_, KafkaStart) and self.topics is not None:
             unread = sorted(set(self.start_.position) - set(self.topics))
             found += [Flaw(("start", "position", topic), "not one of the topics") for topic in unread]
@@ -169,9 +170,13 @@ class KafkaSource(KafkaSecurity, Source):
             return [Flaw(("schema",), f"needed by format {self.format}")] if needed else []
         if self.format not in _WITH_SCHEMA:
             return [Flaw(("schema",), f"has no effect with format {self.format}: its one column is 'value'")]
+        nested = nested_in_csv(self.declared) if self.format == "csv" else []
         taken = {name.lower() for name in self.declared.names}
         clashes = [METADATA[name].name for name in self.metadata if METADATA[name].name in taken]
-        return [Flaw(("metadata",), f"the schema has a column '{name}' already") for name in clashes]
+        return [
+            *(Flaw(("schema",), line) for line in nested),
+            *(Flaw(("metadata",), f"the schema has a column '{name}' already") for name in clashes),
+        ]
 
     def _option_flaws(self) -> list[Flaw]:
         unknown = [name for name in self.options if name not in SETTINGS]

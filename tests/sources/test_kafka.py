@@ -1,0 +1,137 @@
+"""The Kafka source without a broker: what it declares."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from calve.errors import ConfigurationError
+from calve.sources.kafka import KafkaSource
+from calve.sources.kafka_security import jaas
+
+JSON = {"bootstrap_servers": "localhost:9092", "topics": ["orders"], "schema": "id BIGINT NOT NULL"}
+SASL = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "username": "me", "password": "secret"}
+PEM = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
+
+
+def source(**keys: Any) -> KafkaSource:
+    given = {**JSON, **keys}
+    return KafkaSource.model_validate({name: value for name, value in given.items() if value is not ...})
+
+
+def flaws(**keys: Any) -> list[str]:
+    return [f"{'.'.join(map(str, flaw.path))}: {flaw.message}" for flaw in source(**keys).flaws()]
+
+
+@pytest.mark.parametrize("servers", ["a:1,b:2", "a:1, b:2", ["a:1", "b:2"]])
+def test_servers_are_a_list_or_a_text_with_commas(servers: Any) -> None:
+    assert source(bootstrap_servers=servers)._settings()["bootstrap.servers"] == "a:1,b:2"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("bootstrap_servers", "localhost"),
+        ("bootstrap_servers", []),
+        ("topics", []),
+        ("topics", ["or ders"]),
+        ("topic_pattern", "("),
+        ("format", "xml"),
+        ("schema", "id NOTHING"),
+        ("schema", "id VARIANT"),
+        ("schema", {"file": "x"}),
+        ("start", "now"),
+        ("start", {"position": {"orders": {"0": -1}}}),
+        ("isolation", "serializable"),
+        ("metadata", ["size"]),
+        ("csv", {"delimiter": ",,"}),
+        ("sasl_mechanism", "GSSAPI"),
+    ],
+)
+def test_a_value_that_cannot_be_is_a_problem(key: str, value: Any) -> None:
+    with pytest.raises(ValidationError):
+        source(**{key: value})
+
+
+def test_keys_that_contradict_or_have_no_effect_are_flaws() -> None:
+    assert flaws() == []
+    assert flaws(topics=...) == ["topics: give exactly one of topics and topic_pattern"]
+    assert flaws(topic_pattern="o.*") == ["topic_pattern: give exactly one of topics and topic_pattern"]
+    assert flaws(schema=...) == ["schema: needed by format json"]
+    assert flaws(format="raw") == ["schema: has no effect with format raw: its one column is 'value'"]
+    assert flaws(csv={"delimiter": ";"}) == ["csv: has no effect with format json"]
+    assert flaws(start={"position": {"other": {"0": 1}}}) == ["start.position.other: not one of the topics"]
+    assert flaws(schema="_topic STRING", metadata=["topic"]) == [
+        "metadata: the schema has a column '_topic' already"
+    ]
+    assert flaws(format="csv", schema="a ARRAY<INT>") == [
+        "schema: column 'a': a ARRAY<INT> cannot be read from CSV"
+    ]
+    assert flaws(format="csv", csv={"quote": ","}) == [
+        "csv.delimiter: delimiter, quote and escape must be different characters"
+    ]
+
+
+def test_options_go_through_a_list_of_what_is_allowed() -> None:
+    assert flaws(options={"fetch.max.bytes": 1000}) == []
+    assert source(options={"fetch.max.bytes": 1000})._settings()["fetch.max.bytes"] == "1000"
+    assert flaws(options={"fetch.max.byte": 1, "auto.offset.reset": "latest"}) == [
+        "options.fetch.max.byte: cannot be set here; did you mean 'fetch.max.bytes'?",
+        "options.auto.offset.reset: cannot be set here",
+    ]
+
+
+def test_columns_are_the_schema_and_the_metadata_that_was_asked_for() -> None:
+    columns = source(metadata=["offset", "key", "headers", "timestamp", "topic", "partition"]).columns()
+    assert columns.ddl() == (
+        "id BIGINT NOT NULL, _offset BIGINT NOT NULL, _key BINARY, "
+        "_headers ARRAY<STRUCT<key: STRING, value: BINARY>>, _timestamp TIMESTAMP NOT NULL, "
+        "_topic STRING NOT NULL, _partition INT NOT NULL"
+    )
+    assert source(format="text", schema=...).columns().ddl() == "value STRING NOT NULL"
+    assert source(format="raw", schema=...).columns().ddl() == "value BINARY NOT NULL"
+
+
+def test_sasl_keys_need_a_sasl_protocol_and_the_protocol_needs_them() -> None:
+    assert flaws(**SASL) == []
+    why = "has no effect with security_protocol PLAINTEXT; it needs SASL_SSL or SASL_PLAINTEXT"
+    assert flaws(username="me", password="x") == [f"username: {why}", f"password: {why}"]
+    assert flaws(security_protocol="SASL_PLAINTEXT", username="me") == [
+        "sasl_mechanism: needed by security_protocol SASL_PLAINTEXT",
+        "password: needed by security_protocol SASL_PLAINTEXT",
+    ]
+    assert flaws(ssl_ca=PEM) == [
+        "ssl_ca: has no effect with security_protocol PLAINTEXT; it needs SSL or SASL_SSL"
+    ]
+    assert flaws(security_protocol="SSL", ssl_cert=PEM) == [
+        "ssl_key: ssl_cert and ssl_key are given together or not at all"
+    ]
+
+
+def test_passwords_keep_every_character_and_are_shown_to_nobody() -> None:
+    assert jaas("PLAIN", "me", 'a"b\\c;\n') == (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="me" password="a\\"b\\\\c;\\n";'
+    )
+    assert "ScramLoginModule" in jaas("SCRAM-SHA-512", "me", "x")
+    declared = source(**SASL)
+    assert "secret" not in repr(declared)
+    assert "secret" in declared.security_settings()["sasl.jaas.config"]
+
+
+def test_pem_files_are_read_where_the_declaration_is_and_pem_texts_taken_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text(PEM)
+    keys = {**JSON, "security_protocol": "SSL", "ssl_ca": "ca.pem", "ssl_cert": PEM, "ssl_key": "missing.pem"}
+    declared = KafkaSource.model_validate(keys, context={"directory": str(tmp_path)})
+    with pytest.raises(ConfigurationError, match=r"Cannot read '.*missing.pem'"):
+        declared.security_settings()
+    (tmp_path / "missing.pem").write_text("key")
+    assert declared.security_settings() == {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": PEM,
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": PEM,
+        "ssl.keystore.key": "key",
+    }

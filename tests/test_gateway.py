@@ -1,0 +1,140 @@
+"""What Java and Spark raise becomes one of our errors, in one line."""
+
+import pytest
+
+from calve.errors import BadRecord, CalveError, ConfigurationError, DataRefused, NotPermitted, Unavailable
+from calve.gateway import WorkerError, classify, first_sentence, jvm, translate, translated
+
+AT = "\n\tat org.apache.x.Y.z(Y.scala:1)\n"
+
+
+@pytest.mark.parametrize(
+    ("trace", "kind", "message"),
+    [
+        (
+            "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.TimeoutException: Timed out"
+            f"{AT}Caused by: org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node",
+            Unavailable,
+            "Cannot do it: Timed out waiting for a node",
+        ),
+        (
+            f"org.apache.iceberg.exceptions.RESTException: Error{AT}"
+            "Caused by: org.apache.hc.client5.http.HttpHostConnectException: Connect to http://x:1 failed: refused",
+            Unavailable,
+            "Cannot do it: Connect to http://x:1 failed: refused",
+        ),
+        (f"java.net.UnknownHostException: nowhere{AT}", Unavailable, "Cannot do it: nowhere"),
+        (
+            f"org.apache.iceberg.exceptions.ServiceUnavailableException{AT}",
+            Unavailable,
+            "ServiceUnavailableException",
+        ),
+        (
+            f"org.apache.kafka.common.KafkaException: Failed to create{AT}Caused by: "
+            "org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given in bootstrap.servers",
+            Unavailable,
+            "No resolvable bootstrap urls",
+        ),
+        (f"java.sql.SQLException: [SQLITE_BUSY] The database file is locked{AT}", Unavailable, "SQLITE_BUSY"),
+        (
+            f"java.util.concurrent.ExecutionException: x{AT}Caused by: "
+            "org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed: Invalid user",
+            NotPermitted,
+            "Cannot do it: Authentication failed: Invalid user",
+        ),
+        (f"org.apache.kafka.common.errors.TopicAuthorizationException: [orders]{AT}", NotPermitted, "orders"),
+        (
+            f"org.apache.iceberg.exceptions.ForbiddenException: Forbidden: no{AT}",
+            NotPermitted,
+            "Forbidden: no",
+        ),
+        (f"java.nio.file.AccessDeniedException: /x{AT}", NotPermitted, "/x"),
+        (
+            f"org.apache.spark.SparkRuntimeException: [NOT_NULL_ASSERT_VIOLATION] NULL value appeared{AT}",
+            DataRefused,
+            "Cannot do it: a NULL is about to be written to a column that is NOT NULL",
+        ),
+        (
+            "org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file "
+            f"file:///in/a.parquet.  SQLSTATE: KD001{AT}Caused by: java.lang.RuntimeException: not a Parquet file",
+            BadRecord,
+            "Cannot decode file '/in/a.parquet': not a Parquet file",
+        ),
+        (
+            "org.apache.spark.sql.AnalysisException: [UNRESOLVED_COLUMN] A column with name `x` cannot be resolved. "
+            "Did you mean one of the following? [`y`]. SQLSTATE: 42703; line 1 pos 7;\n'Project ['x]\n",
+            ConfigurationError,
+            "Cannot do it: A column with name `x` cannot be resolved",
+        ),
+        (f"java.lang.IllegalStateException: what now{AT}", CalveError, "Cannot do it: what now"),
+        ("no stack at all", CalveError, "Cannot do it: no stack at all"),
+    ],
+)
+def test_a_java_trace_becomes_one_of_our_errors(trace: str, kind: type[CalveError], message: str) -> None:
+    error = classify(trace, "do it")
+    assert type(error) is kind
+    assert message in str(error)
+    assert "\n" not in str(error)
+    assert "\tat " not in str(error)
+
+
+def test_what_is_not_there_for_now_can_be_tried_again() -> None:
+    assert classify("java.net.ConnectException: Connection refused", "x").retryable
+    assert not classify("java.lang.IllegalStateException: x", "x").retryable
+
+
+def test_a_bad_record_survives_the_way_out_of_a_worker() -> None:
+    record = BadRecord("file 'a \"b\"\nc'", "column 'x': 'é\t\\n\" }' is not a DATE")
+    text = f'Traceback (most recent call last):\n  File "x.py"\ncalve.gateway.WorkerError: {WorkerError(record)}\n\n\tat z'
+    found = classify(f"org.apache.spark.SparkException: Task failed: {text}", "read")
+    assert isinstance(found, BadRecord)
+    assert (found.place, found.reason) == (record.place, record.reason)
+
+
+def test_an_error_in_a_python_worker_is_the_users_unless_it_is_in_our_code() -> None:
+    trace = (
+        "pyspark.errors.exceptions.captured.PythonException: x\nTraceback (most recent call last):\n"
+        '  File "{}", line 3, in f\n    return 1 / 0\nZeroDivisionError: division by zero\n'
+    )
+    theirs = classify(trace.format("/home/me/mine.py"), "run it")
+    assert type(theirs) is ConfigurationError
+    assert str(theirs) == "Cannot run it: ZeroDivisionError: division by zero"
+    assert type(classify(trace.format("/site-packages/calve/decode/json.py"), "run it")) is CalveError
+
+
+def test_a_long_message_is_cut() -> None:
+    assert len(str(classify("java.lang.Error: " + "x" * 5000, "do it"))) < 700
+
+
+def test_our_own_errors_and_those_of_others_pass_through() -> None:
+    with pytest.raises(Unavailable, match="ours"), translated("x"):
+        raise Unavailable("ours")
+    with pytest.raises(KeyError), translated("x"):
+        raise KeyError("theirs")
+
+
+def test_an_error_without_java_behind_it_is_told_by_its_text() -> None:
+    assert str(translate(ValueError("odd"), "do it")) == "Cannot do it: odd"
+
+
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        (
+            "[PARSE_SYNTAX_ERROR] Error at 'SELEC'. SQLSTATE: 42601 (line 1)\n== SQL ==\nSELEC",
+            "Error at 'SELEC'",
+        ),
+        ("Column 'a.b' is odd", "Column 'a.b' is odd"),
+        ("One. Two.", "One"),
+    ],
+)
+def test_of_a_message_of_spark_the_first_sentence_is_told(message: str, sentence: str) -> None:
+    assert first_sentence(message) == sentence
+
+
+def test_without_spark_there_is_no_jvm() -> None:
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is None:
+        with pytest.raises(CalveError, match="no Spark session is running"):
+            jvm()
