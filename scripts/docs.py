@@ -295,11 +295,8 @@ def codes() -> str:
     """Exit codes and what they mean."""
     meanings: dict[int, list[str]] = {code: [text] for code, text in _OTHER_CODES.items()}
     for error in classes():
-        if error is not errors.Interrupted:
-            text = (error.__doc__ or "").rstrip(".")
-            meanings.setdefault(error.exit_code, []).append(
-                f"`{error.__name__}`: {text[0].lower()}{text[1:]}"
-            )
+        text = (error.__doc__ or "").rstrip(".")
+        meanings.setdefault(error.exit_code, []).append(f"`{error.__name__}`: {text[0].lower()}{text[1:]}")
     for code, name in _CUT_OFF.items():
         text = f"the batch in flight was cut off: a second signal came, or {name} was not done after 30 s"
         meanings[code] = [text]

@@ -1,12 +1,13 @@
 import pytest
 
 from calve.errors import DataRefused, TryAgain, Unavailable
-from calve.patience import Patience
+from calve.patience import Abandoned, Patience
 
 
 class Clock:
     def __init__(self):
         self.now = 0.0
+        self.stopping = False
         self.pauses = []
 
     def sleep(self, seconds):
@@ -14,7 +15,8 @@ class Clock:
         self.now += seconds
 
     def patience(self, retry_for, said=None):
-        return Patience(retry_for, (said if said is not None else []).append, self.sleep, lambda: self.now)
+        notify = (said if said is not None else []).append
+        return Patience(retry_for, notify, lambda: self.stopping, self.sleep, lambda: self.now)
 
 
 def failing(times, error=None):
@@ -64,3 +66,17 @@ def test_patience_is_counted_anew_after_a_success():
     for _ in range(3):
         patience.keep_trying(failing(5))
     assert clock.now > 5
+
+
+def test_a_day_of_waiting_is_as_good_as_a_minute():
+    clock = Clock()
+    with pytest.raises(TryAgain):
+        clock.patience(86_400).keep_trying(failing(10**9))
+    assert max(clock.pauses) < 7
+
+
+def test_a_wait_is_given_up_when_the_run_is_to_end():
+    clock = Clock()
+    clock.stopping = True
+    with pytest.raises(Abandoned, match="the catalog is away"):
+        clock.patience(60).keep_trying(failing(1))

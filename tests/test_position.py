@@ -130,6 +130,13 @@ def test_a_mark_of_another_branch_is_no_renamed_pipeline():
     assert others(properties, "kafka:c", "main", {"new"}) == ["old"]
 
 
+def test_commits_of_a_sink_without_its_mark_are_noticed():
+    ours = [Ancestor(9, "c10", True, "orders"), Ancestor(8, None, False)]
+    assert position.is_orphaned("calve.sink.orders", ours)
+    assert not position.is_orphaned("calve.sink.orders.audit", ours)
+    assert not position.is_orphaned("calve.sink.returns", ours)
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.sampled_from([None, "c10", "x"])), max_size=8), st.booleans()
 )

@@ -12,8 +12,7 @@ CalveError                 70  a bug, unless a subclass says otherwise
 │   ├── Conflict           75  another writer's commit came first (retryable)
 │   └── TryAgain           75  it was waited for as long as `retry_for` allows
 ├── NotPermitted           77  a service refused the credentials or the action
-├── Fenced                 80  a newer epoch of the same sink writes now
-└── Interrupted      130, 143  a second signal or the deadline cut the batch off
+└── Fenced                 80  a newer epoch of the same sink writes now
 """
 
 from __future__ import annotations
@@ -83,9 +82,19 @@ class BadRecord(DataRefused):
 class StartRefused(DataRefused):
     """The table and the source do not agree on where to begin."""
 
-    def __init__(self, message: str, *, command: str) -> None:
-        self.command = command
-        super().__init__(f"{message}; decide with: {command}")
+    def __init__(self, message: str, *, decision: str = "--restart-from earliest") -> None:
+        self.decision = decision
+        self.pipeline: str | None = None
+        super().__init__(message)
+
+    @property
+    def command(self) -> str:
+        """The command that shows what the decision would do and, with --yes, takes it."""
+        name = f"--pipeline {self.pipeline} " if self.pipeline else ""
+        return f"calve repair {name}{self.decision}"
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}; decide with: {self.command}"
 
 
 class Unavailable(CalveError):
@@ -125,17 +134,6 @@ class Fenced(CalveError):
         super().__init__(message)
 
 
-class Interrupted(CalveError):
-    """A second signal or the deadline cut the batch off."""
-
-    def __init__(self, message: str, *, signal: int) -> None:
-        self.signal = signal
-        self.code = 128 + signal
-        super().__init__(message)
-
-
 def exit_code(error: BaseException) -> int:
     """The exit code that `error` ends the process with."""
-    if isinstance(error, Interrupted):
-        return error.code
     return error.exit_code if isinstance(error, CalveError) else CalveError.exit_code

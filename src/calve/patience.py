@@ -15,6 +15,10 @@ FIRST_WAIT = 0.1
 LONGEST_WAIT = 5.0
 
 
+class Abandoned(Exception):
+    """The wait was given up because the run is to end and nothing is in flight."""
+
+
 class Patience:
     """How long a pipeline waits, counted from the first failure in a row."""
 
@@ -22,12 +26,14 @@ class Patience:
         self,
         retry_for: float,
         notify: Callable[[str], None] = lambda line: None,
+        abandon: Callable[[], bool] = lambda: False,
         sleep: Callable[[float], object] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.retries = 0
         self._retry_for = retry_for
         self._notify = notify
+        self._abandon = abandon
         self._sleep = sleep
         self._clock = clock
         self._since: float | None = None
@@ -48,6 +54,8 @@ class Patience:
 
     def wait(self, error: CalveError) -> None:
         """Sleep before the next try; raises TryAgain when `retry_for` has passed since the first failure."""
+        if self._abandon():
+            raise Abandoned(str(error)) from error
         now = self._clock()
         self._since = now if self._since is None else self._since
         left = self._since + self._retry_for - now
@@ -55,7 +63,7 @@ class Patience:
             raise TryAgain(f"{error}; waited {self._retry_for:g} s (retry_for)") from error
         if self._failures == 3:
             self._notify(f"{error}; trying again for up to {left:.0f} s")
-        pause = min(FIRST_WAIT * 2.0**self._failures, LONGEST_WAIT) * random.uniform(0.75, 1.25)
+        pause = min(FIRST_WAIT * 2.0 ** min(self._failures, 10), LONGEST_WAIT) * random.uniform(0.75, 1.25)
         self._failures += 1
         self.retries += 1
         self._sleep(min(pause, left))

@@ -28,9 +28,9 @@ KEYS: dict[str, tuple[Any, ...]] = {
     "sinks.iceberg.config.key_fields": ANY,
     "sinks.iceberg.config.deletes": ANY,
     "sinks.iceberg.config.overwrite": ANY,
-    "sinks.iceberg.config.schema_evolution": ("strict", "full"),
+    "sinks.iceberg.config.schema_evolution": ("add_columns", "full"),
     "sinks.iceberg.config.renames": ANY,
-    "sinks.iceberg.config.dead_letter": ANY,
+    "sinks.iceberg.config.dead_letter": (dict,),
     "sinks.iceberg.config.maintenance": ANY,
 }
 

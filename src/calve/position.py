@@ -40,10 +40,10 @@ class Mark:
         text = json.dumps([self.source, self.position], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def summary(self, sink_id: str) -> dict[str, str]:
-        """What the snapshot that this mark is committed with says of it."""
+    def summary(self, name: str) -> dict[str, str]:
+        """What the snapshot that this mark is committed with says of it; `name` is the mark's property."""
         return {
-            SUMMARY_SINK: sink_id,
+            SUMMARY_SINK: name.removeprefix(PREFIX),
             SUMMARY_EPOCH: str(self.epoch),
             SUMMARY_COMMIT: self.commit,
             SUMMARY_DIGEST: self.digest(),
@@ -86,6 +86,7 @@ class Ancestor:
     sequence: int
     commit: str | None
     has_parent: bool
+    sink: str | None = None
 
 
 class Lineage(Enum):
@@ -138,6 +139,11 @@ def next_epoch(
     """The mark of a writer that starts on a base whose mark is `current`; it begins where that one stands."""
     epoch = current.epoch + 1 if current else 1
     return Mark(epoch, writer, source, current.position if current else start, commit, above)
+
+
+def is_orphaned(name: str, ancestors: Iterable[Ancestor]) -> bool:
+    """Whether the branch has commits of the sink whose mark `name` is gone."""
+    return any(ancestor.sink == name.removeprefix(PREFIX) for ancestor in ancestors)
 
 
 def others(properties: Mapping[str, str], source: str, branch: str, declared: Collection[str]) -> list[str]:

@@ -40,7 +40,7 @@ def reason(table):
 def test_the_command_of_a_refusal_lets_the_next_run_begin(calve, ran, table):
     error = ran()[0].error
     assert isinstance(error, StartRefused)
-    assert calve(*error.command.split()[1:]).code == 0
+    assert calve(*error.command.split()[1:], "--yes").code == 0
     assert mark(table).position == {"row": 30}
     assert mark(table).epoch == 2
     assert reason(table) == "accepted a rollback"
@@ -93,7 +93,7 @@ def test_a_mark_that_cannot_be_read_is_replaced(calve, ran, table, ready, spark)
     session = branch_off(spark, [declare.load(ready).pipeline("orders").sink.catalog])
     session.sql("ALTER TABLE calve.shop.orders SET TBLPROPERTIES ('calve.sink.orders' = 'broken')")
     error = ran()[0].error
-    assert calve(*error.command.split()[1:]).code == 0
+    assert calve(*error.command.split()[1:], "--yes").code == 0
     assert mark(table).position == {"row": 0}
 
 

@@ -155,7 +155,7 @@ def test_a_second_run_makes_the_first_exit_with_80(stream):
     wait_for(lambda: evidence.marks(one.load(), "events")[-1]["epoch"] == 2, "the second epoch")
     one.produce(50)
     assert first.wait(60) == 80
-    assert "another process runs this pipeline" in first.stderr.read()
+    assert "another process runs it" in first.stderr.read()
     wait_for(lambda: len(evidence.values(one.load(), "id")) == 100, "the rows of the second")
     second.send_signal(signal.SIGTERM)
     assert second.wait(60) == 0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +19,9 @@ from calve.runtime import tables
 from calve.runtime.repair import Repair
 from calve.sink.prepare import table_name
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 @click.command("repair")
 @click.option(
@@ -25,6 +29,9 @@ from calve.sink.prepare import table_name
 )
 @click.option(
     "--accept-rollback", is_flag=True, help="Go on behind the mark; rows that were rolled back stay gone."
+)
+@click.option(
+    "--accept-source", is_flag=True, help="Go on behind the mark with the source as it is declared now."
 )
 @click.option(
     "--restart-from", "place", help="Begin at earliest, latest or a position of the source as JSON."
@@ -37,6 +44,7 @@ from calve.sink.prepare import table_name
 def command(
     name: str | None,
     accept_rollback: bool,
+    accept_source: bool,
     place: str | None,
     dry_run: bool,
     yes: bool,
@@ -45,14 +53,16 @@ def command(
     debug: bool,
 ) -> int:
     """Decide where a pipeline that refuses to start begins, and write that to its table as a new epoch."""
-    if accept_rollback == (place is not None):
-        raise UsageError("Cannot repair: give exactly one of --accept-rollback and --restart-from")
+    if [accept_rollback, accept_source, place is not None].count(True) != 1:
+        raise UsageError("Cannot repair: give one of --accept-rollback, --accept-source and --restart-from")
+    decision = runtime.accept_source if accept_source else runtime.accept_rollback
     project = declare.load(config)
     pipeline = _pipeline(project, name)
     tables.check_catalog(pipeline.sink.catalog, table_name(pipeline.sink))
-    return _repair(
-        project, pipeline, place, yes and not dry_run, 0 if dry_run else UsageError.exit_code, output, debug
-    )
+    if place is not None:
+        decision = partial(runtime.restart_from, place=place)
+    unwritten = 0 if dry_run else UsageError.exit_code
+    return _repair(project, pipeline, decision, yes and not dry_run, unwritten, output, debug)
 
 
 def _pipeline(project: Project, name: str | None) -> ResolvedPipeline:
@@ -66,7 +76,7 @@ def _pipeline(project: Project, name: str | None) -> ResolvedPipeline:
 def _repair(
     project: Project,
     pipeline: ResolvedPipeline,
-    place: str | None,
+    decision: Callable[[SparkSession, ResolvedPipeline], Repair],
     write: bool,
     unwritten: int,
     output: str,
@@ -78,11 +88,7 @@ def _repair(
     spark = open_spark(project, [pipeline], debug, say)
     try:
         session = branch_off(spark, [pipeline.sink.catalog])
-        found = (
-            runtime.accept_rollback(session, pipeline)
-            if place is None
-            else runtime.restart_from(session, pipeline, place)
-        )
+        found = decision(session, pipeline)
         if write:
             runtime.write(found, pipeline)
     finally:

@@ -26,7 +26,6 @@ class Proposal:
 class Change:
     """What a commit brings: files, what its summary says besides the mark, and where its mark is kept."""
 
-    sink_id: str
     branch: str
     property: str
     files: Iterable[Any] = ()
@@ -47,7 +46,7 @@ def attempt(table: Table, change: Change, propose: Callable[[Metadata], Proposal
         proposal = propose(base)
         if proposal.landed:
             return proposal.mark
-        if proposal.mark.summary(change.sink_id) != expected.mark.summary(change.sink_id):
+        if proposal.mark.summary(change.property) != expected.mark.summary(change.property):
             raise Conflict(f"Cannot commit to table '{table.name}': its mark changed under the commit")
         crash.point(f"{place}.applied")
         _swap(table, base, snapshot, change, proposal.mark)
@@ -59,7 +58,7 @@ def _update(table: Table, change: Change, mark: Mark) -> Any:
     update = table.java.newFastAppend().toBranch(change.branch)
     for file in change.files:
         update = update.appendFile(file)
-    for key, value in {**(change.summary or {}), **mark.summary(change.sink_id)}.items():
+    for key, value in {**(change.summary or {}), **mark.summary(change.property)}.items():
         update = update.set(key, value)
     return update
 

@@ -12,7 +12,7 @@ from calve import gateway, schema
 from calve.iceberg.failures import translated
 from calve.iceberg.name import TableName
 from calve.partitioning import PartitionField
-from calve.position import SUMMARY_COMMIT, Ancestor, Mark, parse
+from calve.position import SUMMARY_COMMIT, SUMMARY_SINK, Ancestor, Mark, parse
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,9 @@ class Metadata:
         """The snapshots of `branch`, newest first, as far as they are retained."""
         snapshot = self.head(branch)
         while snapshot is not None:
-            parent = snapshot.parentId()
-            yield Ancestor(
-                snapshot.sequenceNumber(), snapshot.summary().get(SUMMARY_COMMIT), parent is not None
-            )
+            parent, summary = snapshot.parentId(), snapshot.summary()
+            commit, sink = summary.get(SUMMARY_COMMIT), summary.get(SUMMARY_SINK)
+            yield Ancestor(snapshot.sequenceNumber(), commit, parent is not None, sink)
             snapshot = None if parent is None else self.java.snapshot(parent)
 
     def snapshots(self) -> list[Snapshot]:

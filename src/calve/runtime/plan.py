@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from calve.errors import CalveError, ConfigurationError, TryAgain
+from calve.errors import CalveError, ConfigurationError, StartRefused, TryAgain
 from calve.patience import Patience
 from calve.position import Position
 from calve.project import ResolvedPipeline
@@ -77,6 +77,8 @@ def plan(spark: SparkSession, pipeline: ResolvedPipeline, sink_ids: Collection[s
     except CalveError as error:
         log.debug("%s is refused", pipeline.name, exc_info=True)
         found.refusal = cause(error)
+        if isinstance(found.refusal, StartRefused):
+            found.refusal.pipeline = pipeline.name
     return found
 
 
@@ -94,12 +96,14 @@ def _look(found: Plan, spark: SparkSession, pipeline: ResolvedPipeline, sink_ids
     if tables.is_there(sink.catalog):
         writer = Writer(spark, sink, pipeline.sink_id, Patience(0), sink_ids)
         found.exists = tables.exists(spark, writer.name)
-    found.columns = Runner(pipeline, spark, Stop(), Report(pipeline.name)).columns()
-    _check_creatable(found)
-    mark = writer.find(source.identity(), found.columns) if writer else None
+    mark = writer.find(source.identity()) if writer else None
     found.marked = mark is not None
     found.epoch = mark.epoch + 1 if mark else 1
     found.position = mark.position if mark else source.start()
+    found.columns = Runner(pipeline, spark, Stop(), Report(pipeline.name)).columns(found.position)
+    _check_creatable(found)
+    if writer and found.exists:
+        writer.check(found.columns)
     found.waiting = source.latest(found.position, Limits(sink.max_batch_size)).rows
 
 

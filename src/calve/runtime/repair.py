@@ -54,6 +54,17 @@ def accept_rollback(spark: SparkSession, pipeline: ResolvedPipeline) -> Repair:
     return Repair(table, mark, mark.source, mark.position, "accepted a rollback")
 
 
+def accept_source(spark: SparkSession, pipeline: ResolvedPipeline) -> Repair:
+    """Go on behind the mark, although its source has another identity, as after moving a folder."""
+    table = _load(spark, pipeline)
+    mark = _mark(table, pipeline)
+    if mark is None:
+        raise UsageError(
+            f"Cannot keep a position in table '{table.name}': '{pipeline.sink_id}' has none in it"
+        )
+    return Repair(table, mark, pipeline.source.identity(), mark.position, "accepted another source")
+
+
 def restart_from(spark: SparkSession, pipeline: ResolvedPipeline, place: str) -> Repair:
     """Begin at `place` of the source (earliest, latest or a position as JSON), wherever the mark stands."""
     table = _load(spark, pipeline)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from calve.errors import StartRefused
 from calve.project import Project, ResolvedPipeline
 from calve.runtime import session
 from calve.runtime.report import Report
@@ -115,5 +116,7 @@ def _run(spark: SparkSession, one: Run, stop: Stop, once: bool, declared: Collec
 
 
 def _fail(one: Run, error: BaseException) -> None:
+    if isinstance(error, StartRefused):
+        error.pipeline = one.pipeline.name
     one.error, one.ended = error, time.monotonic()
     one.report.update(state="failed", message=str(error))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from calve import crash
 from calve.iceberg.stage import Staged
-from calve.patience import Patience
+from calve.patience import Abandoned, Patience
 from calve.position import Position
 from calve.project import ResolvedPipeline
 from calve.runtime.due import Thresholds, is_due
@@ -50,15 +51,21 @@ class Runner:
         self._thresholds = Thresholds(
             self._sink.batch_size, self._sink.flush_interval_secs, self._sink.minimum_size
         )
-        self._patience = Patience(self._sink.retry_for, report.notice, stop.wait)
+        self._patience = Patience(self._sink.retry_for, report.notice, self._is_abandoned)
+        self._in_flight = False
         self._committed = time.monotonic()
 
     def run(self) -> None:
         """Run until the source has ended, the end is asked for or, with `once`, nothing is waiting."""
-        writer = Writer(self._spark, self._sink, self._sink_id, self._patience, self._declared)
-        self._report.update(table=str(writer.name))
-        after = self._open(writer)
-        while after is not None and not self._stop.is_requested():
+        with suppress(Abandoned):
+            writer = Writer(self._spark, self._sink, self._sink_id, self._patience, self._declared)
+            self._report.update(table=str(writer.name))
+            after = self._open(writer)
+            if after is not None:
+                self._loop(writer, after)
+
+    def _loop(self, writer: Writer, after: Position) -> None:
+        while not self._stop.is_requested():
             crash.point("plan.before")
             waiting = self._waiting(after)
             crash.point("plan.after")
@@ -74,27 +81,39 @@ class Runner:
     def _open(self, writer: Writer) -> Position | None:
         """Find out where to begin and take the epoch; None if there is nothing to do."""
         identity = self._patience.keep_trying(self._source.identity)
-        columns = self._patience.keep_trying(self.columns)
-        mark = self._patience.keep_trying(lambda: writer.find(identity, columns))
+        mark = self._patience.keep_trying(lambda: writer.find(identity))
         start = mark.position if mark else self._patience.keep_trying(self._source.start)
-        if self._once and self._waiting(start).rows == 0:
+        if not self._is_worth_opening(start):
             return None
+        columns = self._patience.keep_trying(lambda: self.columns(start))
         held = writer.open(identity, start, columns)
         self._report.update(state="running", epoch=held.epoch, position=held.position)
         return held.position
 
-    def columns(self) -> Schema:
+    def _is_worth_opening(self, start: Position) -> bool:
+        """Whether there are rows; a source whose columns only its rows tell is waited for."""
+        if self._once:
+            return self._waiting(start).rows > 0
+        while self._source.columns() is None and self._waiting(start).rows == 0:
+            if self._stop.wait(POLL):
+                return False
+        return True
+
+    def columns(self, start: Position) -> Schema:
         """The columns of the rows that reach the sink."""
         declared = self._source.columns()
         if declared is not None and not self._transforms:
             return declared
-        start = self._source.start()
-        return columns_of(self._frame(start, start))
+        to = start if declared is not None else self._source.latest(start, self._limits).to
+        return columns_of(self._frame(start, to))
 
     def _waiting(self, after: Position) -> Waiting:
         waiting = self._patience.keep_trying(lambda: self._source.latest(after, self._limits))
         self._report.status.waiting = waiting.rows
         return waiting
+
+    def _is_abandoned(self) -> bool:
+        return self._stop.is_requested() and not self._in_flight
 
     def _is_last(self, waiting: Waiting) -> bool:
         return waiting.ended or (self._once and not waiting.more)
@@ -102,8 +121,10 @@ class Runner:
     def _batch(self, writer: Writer, after: Position, waiting: Waiting) -> Position:
         """Run one batch; returns the position behind it."""
         begun = time.monotonic()
+        self._in_flight = True
         staged = self._patience.keep_trying(lambda: self._stage(writer, after, waiting))
         if staged.rows == 0 and begun - self._committed < REFRESH:
+            self._in_flight = False
             return waiting.to
         written = time.monotonic()
         writer.commit(staged, waiting.to)
@@ -117,7 +138,9 @@ class Runner:
             stage_seconds=written - begun,
             commit_seconds=self._committed - written,
         )
-        self._report.update(position=waiting.to, last_commit=time.time(), retries=self._patience.retries)
+        moved = {"position": waiting.to, "last_commit": time.time(), "waiting": 0}
+        self._report.update(**moved, retries=self._patience.retries)
+        self._in_flight = False
         crash.point("batch.end")
         return waiting.to
 

@@ -46,7 +46,7 @@ class Committer:
         base = base or self.table.metadata()
         mark = self._mark(base)
         if mark is None:
-            self._check_no_other(base, source)
+            self._check_no_mark(base, source)
             return None
         if mark.source != source:
             raise refusals.other_source(self.table.name, self.sink_id, mark, source)
@@ -141,7 +141,7 @@ class Committer:
 
     def _change(self, staged: Staged | None, reason: Mapping[str, str] | None = None) -> Change:
         summary = {**self._snapshot_properties, **(reason or {})}
-        return Change(self.sink_id, self.branch, self._property, staged.files if staged else (), summary)
+        return Change(self.branch, self._property, staged.files if staged else (), summary)
 
     def _mark(self, base: Metadata, sound: bool = True) -> Mark | None:
         try:
@@ -163,7 +163,9 @@ class Committer:
         if size > position.MARK_LIMIT:
             raise refusals.too_large(self.table.name, size)
 
-    def _check_no_other(self, base: Metadata, source: str) -> None:
+    def _check_no_mark(self, base: Metadata, source: str) -> None:
+        if position.is_orphaned(self._property, base.ancestors(self.branch)):
+            raise refusals.mark_gone(self.table.name, self.sink_id, self._property)
         others = position.others(base.properties(), source, self.branch, self._declared)
         if others:
             raise refusals.renamed(self.table.name, self.sink_id, others[0])

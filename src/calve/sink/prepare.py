@@ -70,9 +70,7 @@ def create(catalog: Catalog, sink: IcebergSink, columns: Schema) -> Table:
             "create the table first, or declare its partitioning"
         )
     catalog.create_namespace(name.namespace)
-    table = catalog.create(name, columns, partition, sink.sort_fields(), creation_properties(sink))
-    check(table, sink, columns)
-    return table
+    return catalog.create(name, columns, partition, sink.sort_fields(), creation_properties(sink))
 
 
 def check(table: Table, sink: IcebergSink, columns: Schema) -> None:

@@ -11,24 +11,23 @@ def unreadable(table: TableName, sink_id: str, why: str) -> StartRefused:
     """The mark was edited."""
     return StartRefused(
         f"Cannot use the mark of '{sink_id}' in table '{table}': {why}",
-        command=repair(sink_id, "--restart-from earliest"),
     )
 
 
 def other_source(table: TableName, sink_id: str, mark: Mark, source: str) -> StartRefused:
     """The mark belongs to another source."""
     return StartRefused(
-        f"Cannot continue table '{table}': it was written from '{mark.source}' and the declaration names '{source}'",
-        command=repair(sink_id, "--restart-from earliest"),
+        f"Cannot continue table '{table}': it was written by '{sink_id}' from '{mark.source}' and the "
+        f"declaration names '{source}'",
+        decision="--accept-source",
     )
 
 
 def renamed(table: TableName, sink_id: str, other: str) -> StartRefused:
     """Another sink, which nobody declares any more, has read the same source."""
     return StartRefused(
-        f"Cannot start '{sink_id}' on table '{table}': sink '{other}' holds a position of the same source and is "
-        f"not declared, as after renaming a pipeline; set 'sink_id: {other}' to continue it",
-        command=repair(sink_id, "--restart-from earliest"),
+        f"Cannot start '{sink_id}' on table '{table}': sink '{other}' holds a position of the same source and "
+        f"is not declared, as after renaming a pipeline; set 'sink_id: {other}' to continue it"
     )
 
 
@@ -37,16 +36,27 @@ def rolled_back(table: TableName, sink_id: str, branch: str) -> StartRefused:
     return StartRefused(
         f"Cannot continue table '{table}': branch '{branch}' was rolled back behind the last commit of "
         f"'{sink_id}', so rows that its mark counts as written are gone",
-        command=repair(sink_id, "--accept-rollback"),
+        decision="--accept-rollback",
+    )
+
+
+def mark_gone(table: TableName, sink_id: str, name: str) -> StartRefused:
+    """Somebody took the mark away."""
+    return StartRefused(
+        f"Cannot continue table '{table}': it has commits of '{sink_id}' and no table property '{name}', so "
+        "nothing tells how far its source was read",
     )
 
 
 def fenced(table: TableName, sink_id: str, held: Mark | None, current: Mark | None) -> Fenced:
     """Somebody else writes now."""
-    now = f"epoch {current.epoch} of writer {current.writer}" if current else "no mark at all"
+    epoch = held.epoch if held else 0
+    if current is None:
+        now = "no mark at all; somebody removed it, and the next start asks how to go on"
+    else:
+        now = f"epoch {current.epoch} of writer {current.writer}; another process runs it, stop one of them"
     return Fenced(
-        f"Cannot commit to table '{table}': sink '{sink_id}' holds epoch {held.epoch if held else 0} and the "
-        f"table has {now}; another process runs this pipeline, stop one of them",
+        f"Cannot commit to table '{table}': sink '{sink_id}' holds epoch {epoch} and the table has {now}",
         table=str(table),
         sink_id=sink_id,
     )
@@ -66,8 +76,3 @@ def too_large(table: TableName, size: int) -> DataRefused:
         f"Cannot commit to table '{table}': the position takes {size} bytes and a mark holds {MARK_LIMIT}; "
         "read fewer topics or files with one pipeline, or lower 'max_file_age'"
     )
-
-
-def repair(sink_id: str, decision: str) -> str:
-    """The command that takes the decision."""
-    return f"calve repair --pipeline {sink_id} {decision} --yes"

@@ -44,18 +44,22 @@ class Writer:
         self._table: Table | None = None
         self._committer: Committer | None = None
 
-    def find(self, source: str, columns: Schema) -> Mark | None:
-        """The mark of the table, if the table is there and fits; nothing is written."""
+    def find(self, source: str) -> Mark | None:
+        """The mark of the table, if the table is there; nothing is written."""
         if self._catalog.has_table(self.name):
-            table = self._catalog.load(self.name)
-            prepare.check(table, self.sink, columns)
-            return self._use(table).seen(source)
+            return self._use(self._catalog.load(self.name)).seen(source)
         return None
 
     def open(self, source: str, start: Position, columns: Schema) -> Mark:
-        """Create the table if it is not there, and take the next epoch."""
-        committer = self._committer or self._use(prepare.create(self._catalog, self.sink, columns))
-        return committer.fence(source, start)
+        """Create the table if it is not there, refuse it if it does not fit, and take the next epoch."""
+        if self._table is None:
+            self._use(prepare.create(self._catalog, self.sink, columns))
+        self.check(columns)
+        return self.committer.fence(source, start)
+
+    def check(self, columns: Schema) -> None:
+        """Refuse a table that does not fit the declaration."""
+        prepare.check(self.table, self.sink, columns)
 
     def stage(self, frame: DataFrame, rows: int) -> Staged:
         """Write the rows of `frame`, about `rows` of them, as files that no snapshot has yet."""

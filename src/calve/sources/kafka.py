@@ -21,7 +21,7 @@ from calve.sources import kafka_position
 from calve.sources.csv_options import CsvFormat, nested_in_csv
 from calve.sources.declared import Declared
 from calve.sources.kafka_cluster import KafkaCluster, require
-from calve.sources.kafka_position import COMMAND, Range, Topics
+from calve.sources.kafka_position import Range, Topics
 from calve.sources.kafka_security import KafkaSecurity
 from calve.sources.source import Limits, Source, Waiting
 
@@ -326,11 +326,10 @@ def _chosen(position: Mapping[str, Mapping[int, int]], there: Topics) -> dict[tu
         place = (topic, number)
         if place not in there.ends:
             what = f"Cannot start at topic '{topic}' partition {number}: it does not exist"
-            raise StartRefused(what, command=COMMAND)
+            raise StartRefused(what)
         if not there.earliest[place] <= offset <= there.ends[place]:
             raise StartRefused(
                 f"Cannot start at offset {offset} of topic '{topic}' partition {number}: it has "
                 f"{there.earliest[place]} to {there.ends[place]}",
-                command=COMMAND,
             )
     return chosen

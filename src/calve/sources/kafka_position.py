@@ -14,8 +14,6 @@ from typing import Any
 from calve.errors import StartRefused
 from calve.position import Position
 
-COMMAND = "calve repair --restart-from earliest"
-
 Partition = tuple[str, int]
 
 
@@ -111,7 +109,7 @@ def moved(after: Position, there: Topics, read: list[Range]) -> Position:
 def refuse_loss(after: Position, there: Topics, is_declared: Any) -> None:
     """Raise StartRefused where the cluster no longer has what follows `after`."""
     for reason in _losses(after, there, is_declared):
-        raise StartRefused(f"Cannot go on reading Kafka: {reason}", command=COMMAND)
+        raise StartRefused(f"Cannot go on reading Kafka: {reason}")
 
 
 def _losses(after: Position, there: Topics, is_declared: Any) -> Iterator[str]:

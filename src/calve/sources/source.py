@@ -83,4 +83,4 @@ class Source(Model, ABC):
 
     @abstractmethod
     def check(self) -> list[str]:
-        """Reach the source and return what was seen, a line each; raises the error that explains what is wrong."""
+        """Reach the source; what was seen, a line each. Raises the error that says what is wrong."""
