@@ -12,14 +12,14 @@ AT = "\n\tat org.apache.x.Y.z(Y.scala:1)\n"
     ("trace", "kind", "message"),
     [
         (
-            "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.TimeoutException: Timed out"
+            "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.TimeoutException: Late"
             f"{AT}Caused by: org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node",
             Unavailable,
             "Cannot do it: Timed out waiting for a node",
         ),
         (
-            f"org.apache.iceberg.exceptions.RESTException: Error{AT}"
-            "Caused by: org.apache.hc.client5.http.HttpHostConnectException: Connect to http://x:1 failed: refused",
+            f"org.apache.iceberg.exceptions.RESTException: Error{AT}Caused by: "
+            "org.apache.hc.client5.http.HttpHostConnectException: Connect to http://x:1 failed: refused",
             Unavailable,
             "Cannot do it: Connect to http://x:1 failed: refused",
         ),
@@ -31,18 +31,18 @@ AT = "\n\tat org.apache.x.Y.z(Y.scala:1)\n"
         ),
         (
             f"org.apache.kafka.common.KafkaException: Failed to create{AT}Caused by: "
-            "org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given in bootstrap.servers",
+            "org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given in x",
             Unavailable,
             "No resolvable bootstrap urls",
         ),
-        (f"java.sql.SQLException: [SQLITE_BUSY] The database file is locked{AT}", Unavailable, "SQLITE_BUSY"),
+        (f"java.sql.SQLException: [SQLITE_BUSY] The file is locked{AT}", Unavailable, "SQLITE_BUSY"),
         (
             f"java.util.concurrent.ExecutionException: x{AT}Caused by: "
             "org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed: Invalid user",
             NotPermitted,
             "Cannot do it: Authentication failed: Invalid user",
         ),
-        (f"org.apache.kafka.common.errors.TopicAuthorizationException: [orders]{AT}", NotPermitted, "orders"),
+        (f"org.apache.kafka.common.errors.TopicAuthorizationException: [t]{AT}", NotPermitted, "[t]"),
         (
             f"org.apache.iceberg.exceptions.ForbiddenException: Forbidden: no{AT}",
             NotPermitted,
@@ -50,21 +50,21 @@ AT = "\n\tat org.apache.x.Y.z(Y.scala:1)\n"
         ),
         (f"java.nio.file.AccessDeniedException: /x{AT}", NotPermitted, "/x"),
         (
-            f"org.apache.spark.SparkRuntimeException: [NOT_NULL_ASSERT_VIOLATION] NULL value appeared{AT}",
+            f"org.apache.spark.SparkRuntimeException: [NOT_NULL_ASSERT_VIOLATION] NULL{AT}",
             DataRefused,
             "Cannot do it: a NULL is about to be written to a column that is NOT NULL",
         ),
         (
-            "org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file "
-            f"file:///in/a.parquet.  SQLSTATE: KD001{AT}Caused by: java.lang.RuntimeException: not a Parquet file",
+            "org.apache.spark.SparkException: [FAILED_READ_FILE.X] Encountered error while reading file "
+            f"file:///in/a.parquet.  SQLSTATE: KD001{AT}Caused by: java.lang.Error: not a Parquet file",
             BadRecord,
             "Cannot decode file '/in/a.parquet': not a Parquet file",
         ),
         (
-            "org.apache.spark.sql.AnalysisException: [UNRESOLVED_COLUMN] A column with name `x` cannot be resolved. "
+            "org.apache.spark.sql.AnalysisException: [UNRESOLVED_X] A column `x` cannot be resolved. "
             "Did you mean one of the following? [`y`]. SQLSTATE: 42703; line 1 pos 7;\n'Project ['x]\n",
             ConfigurationError,
-            "Cannot do it: A column with name `x` cannot be resolved",
+            "Cannot do it: A column `x` cannot be resolved",
         ),
         (f"java.lang.IllegalStateException: what now{AT}", CalveError, "Cannot do it: what now"),
         ("no stack at all", CalveError, "Cannot do it: no stack at all"),
@@ -85,7 +85,7 @@ def test_what_is_not_there_for_now_can_be_tried_again() -> None:
 
 def test_a_bad_record_survives_the_way_out_of_a_worker() -> None:
     record = BadRecord("file 'a \"b\"\nc'", "column 'x': 'é\t\\n\" }' is not a DATE")
-    text = f'Traceback (most recent call last):\n  File "x.py"\ncalve.gateway.WorkerError: {WorkerError(record)}\n\n\tat z'
+    text = f'Traceback:\n  File "x.py"\ncalve.gateway.WorkerError: {WorkerError(record)}\n\n\tat z'
     found = classify(f"org.apache.spark.SparkException: Task failed: {text}", "read")
     assert isinstance(found, BadRecord)
     assert (found.place, found.reason) == (record.place, record.reason)

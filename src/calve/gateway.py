@@ -145,6 +145,9 @@ _REFUSED_WORDS = re.compile(r"\(Service: \w+, Status Code: 40[13]|SQLITE_READONL
 _NULL = re.compile(
     r"NOT_NULL_ASSERT_VIOLATION|[Nn]ull value appeared in non-nullable|NOT_NULL_CONSTRAINT_VIOLATION"
 )
+_LOST = re.compile(
+    r"KAFKA_DATA_LOSS|OffsetOutOfRangeException|KafkaIllegalStateException|data may have been lost"
+)
 _FILE = re.compile(r"\[FAILED_READ_FILE[.\w]*\].*?reading file (\S+?)\.(?:\s|$)")
 _ANALYSIS = re.compile(
     r"\.(AnalysisException|ParseException|ExtendedAnalysisException|NoSuchTableException)$"
@@ -177,6 +180,8 @@ def _by_cause(causes: list[_Cause], what: str) -> CalveError | None:
 def _by_text(text: str, what: str) -> CalveError | None:
     if _NULL.search(text):
         return DataRefused(_line(what, "a NULL is about to be written to a column that is NOT NULL"))
+    if _LOST.search(text):
+        return DataRefused(_line(what, "Kafka no longer has the records that were planned"))
     file = _FILE.search(text)
     if file:
         path = re.sub("^file:/+", "/", file[1])

@@ -211,9 +211,20 @@ def test_no_records_are_no_rows() -> None:
 
 
 def types(depth: int) -> st.SearchStrategy[Type]:
-    names = (
-        "boolean tinyint smallint int bigint float double string binary date timestamp timestamp_ntz".split()
-    )
+    names = [
+        "boolean",
+        "tinyint",
+        "smallint",
+        "int",
+        "bigint",
+        "float",
+        "double",
+        "string",
+        "binary",
+        "date",
+        "timestamp",
+        "timestamp_ntz",
+    ]
     plain = st.sampled_from([Primitive(name) for name in names])
     exact = st.tuples(st.integers(1, 38), st.integers(0, 38)).map(lambda p: Decimal(max(p), min(p)))
     if depth == 0:

@@ -16,7 +16,7 @@ from calve.sources.declared import DECODABLE
 
 KINDS: list[Type] = [*(Primitive(name) for name in sorted(_TYPES)), Decimal(5, 2), Decimal(38, 10)]
 PARTS = st.sampled_from(
-    list("0123456789+-.eExX:TZ tz/_") + ["2024-02-29", "T12:30:15", ".123456", "true", "inf", "nan"]
+    [*list("0123456789+-.eExX:TZ tz/_"), "2024-02-29", "T12:30:15", ".123456", "true", "inf", "nan"]
 )
 
 

@@ -38,8 +38,8 @@ def source(**keys: Any) -> DatagenSource:
 
 def test_without_fields_it_makes_orders() -> None:
     assert source().columns().ddl() == (
-        "id BIGINT NOT NULL, customer STRING NOT NULL, status STRING NOT NULL, amount DECIMAL(12,2) NOT NULL, "
-        "region STRING NOT NULL, order_date TIMESTAMP NOT NULL"
+        "id BIGINT NOT NULL, customer STRING NOT NULL, status STRING NOT NULL, "
+        "amount DECIMAL(12,2) NOT NULL, region STRING NOT NULL, order_date TIMESTAMP NOT NULL"
     )
 
 

@@ -55,7 +55,9 @@ def test_json_is_read_plain_and_compressed_with_not_null_kept(spark: SparkSessio
     assert [field.nullable for field in frame.schema] == [False, True]
 
 
-def test_the_file_and_line_of_a_bad_record_come_out_of_the_worker(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_file_and_line_of_a_bad_record_come_out_of_the_worker(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     (tmp_path / "a 'b'.json").write_text('{"id": 1}\n{"id": "\\"é"}\n')
     error = refusal(spark, tmp_path, schema=COLUMNS)
     assert error.place == f"file '{tmp_path}/a 'b'.json' line 2"
@@ -109,7 +111,8 @@ def _cut_off(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "why"), [(_text, "BINARY"), (_null, "NULL"), (_missing, "NULL"), (_cut_off, "not a Parquet file")]
+    ("make", "why"),
+    [(_text, "BINARY"), (_null, "NULL"), (_missing, "NULL"), (_cut_off, "not a Parquet file")],
 )
 def test_a_parquet_file_that_does_not_fit_is_refused_by_its_name(
     spark: SparkSession, tmp_path: Path, make: Callable[[Path], None], why: str

@@ -63,7 +63,7 @@ def ids(frame: DataFrame) -> list[int]:
     return sorted(row.id for row in frame.collect())
 
 
-def test_a_function_beside_the_declaration_is_found_and_applied(tmp_path: Path, module: str, rows: DataFrame) -> None:
+def test_a_function_beside_the_declaration_is_found(tmp_path: Path, module: str, rows: DataFrame) -> None:
     assert ids(transform(tmp_path, f"{module}:double").apply(rows)) == [2, 4, 6]
 
 

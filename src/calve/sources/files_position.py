@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -17,7 +18,7 @@ from calve.errors import DataRefused
 from calve.position import Position
 
 START: Position = {"cutoff": 0, "files": {}, "seen": "", "forgotten": 0}
-LONGEST = 200 * 1024
+LONGEST = 250 * 1024
 _ENTRY = 12
 
 
@@ -120,7 +121,7 @@ def moved(have: Known, taken: list[File], max_file_age: float, now: int) -> Posi
 
 
 def _refuse_long(position: Position, count: int) -> None:
-    length = len(position["seen"]) + sum(len(path) + 40 for path in position["files"])
+    length = len(json.dumps(position))
     if length > LONGEST:
         raise DataRefused(
             f"Cannot remember {count} files: their list has {length} bytes and a table holds {LONGEST}; "

@@ -1,0 +1,268 @@
+"""The Kafka source on a real broker."""
+
+import json
+import time
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from pyspark.sql import SparkSession
+
+from calve.errors import BadRecord, ConfigurationError, DataRefused, StartRefused, Unavailable
+from calve.gateway import translated
+from calve.position import Position
+from calve.sources.kafka import KafkaSource
+from calve.sources.source import Limits
+from tests.servers.kafka import KafkaBroker
+
+LIMITS = Limits(1_000_000)
+
+
+@pytest.fixture
+def topic(kafka: KafkaBroker) -> str:
+    """A topic of two partitions."""
+    name = f"orders.{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, 2)
+    return name
+
+
+def source(kafka: KafkaBroker, topic: str, **keys: Any) -> KafkaSource:
+    names = {} if "topic_pattern" in keys else {"topics": [topic]}
+    declared = {"schema": "id BIGINT NOT NULL"} if keys.get("format", "json") in ("json", "csv") else {}
+    return KafkaSource.model_validate({"bootstrap_servers": kafka.bootstrap, **names, **declared, **keys})
+
+
+def values(ids: Iterable[int]) -> list[str]:
+    return [json.dumps({"id": number}) for number in ids]
+
+
+def ids(spark: SparkSession, reader: KafkaSource, after: Position, to: Position) -> list[int]:
+    with translated("read Kafka"):
+        return sorted(row.id for row in reader.read(spark, after, to).collect())
+
+
+def drain(spark: SparkSession, reader: KafkaSource, after: Position, rows: int) -> tuple[list[int], Position]:
+    """Everything behind `after`, in batches of at most `rows`, each of which is read twice."""
+    found: list[int] = []
+    while True:
+        waiting = reader.latest(after, Limits(rows))
+        if not waiting.rows:
+            return sorted(found), after
+        once = ids(spark, reader, after, waiting.to)
+        assert ids(spark, reader, after, waiting.to) == once
+        found, after = found + once, waiting.to
+
+
+def test_rows_come_in_batches_and_each_batch_again_the_same(
+    spark: SparkSession, kafka: KafkaBroker, topic: str
+) -> None:
+    kafka.produce(topic, values(range(30)), partition=0)
+    kafka.produce(topic, values(range(30, 50)), partition=1)
+    reader = source(kafka, topic)
+    start = reader.start()
+    first = reader.latest(start, Limits(10))
+    assert (first.rows, first.more) == (10, True)
+    assert first.bytes > 0
+    assert ids(spark, reader, start, first.to) == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
+    found, end = drain(spark, reader, start, 15)
+    assert found == list(range(50))
+    assert reader.latest(end, LIMITS).to == end
+    assert reader.read(spark, end, end).count() == 0
+
+
+def test_aborted_transactions_never_appear_wherever_batches_are_cut(
+    spark: SparkSession, kafka: KafkaBroker, topic: str
+) -> None:
+    for begin, commit in ((0, True), (100, False), (200, True), (300, False)):
+        kafka.produce_in_transaction(topic, values(range(begin, begin + 7)), commit=commit, partition=0)
+    expected = [*range(7), *range(200, 207)]
+    committed = source(kafka, topic)
+    assert drain(spark, committed, committed.start(), 5)[0] == expected
+    assert drain(spark, committed, committed.start(), 1000)[0] == expected
+    both = source(kafka, topic, isolation="read_uncommitted")
+    assert len(drain(spark, both, both.start(), 1000)[0]) == 28
+
+
+def test_an_open_transaction_is_waited_for(spark: SparkSession, kafka: KafkaBroker, topic: str) -> None:
+    producer = kafka._producer(**{"transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, value=values([1])[0], partition=0)
+    producer.flush(30)
+    kafka.produce(topic, values([2]), partition=0)
+    committed, both = source(kafka, topic), source(kafka, topic, isolation="read_uncommitted")
+    start = committed.start()
+    assert committed.latest(start, LIMITS).rows == 0
+    ahead = both.latest(start, LIMITS).to
+    assert committed.latest(ahead, LIMITS).rows == 0
+    producer.commit_transaction(30)
+    assert drain(spark, committed, start, 1000)[0] == [1, 2]
+
+
+def test_a_partition_that_is_added_is_read_from_its_beginning(
+    spark: SparkSession, kafka: KafkaBroker, topic: str
+) -> None:
+    kafka.produce(topic, values([1]), partition=0)
+    reader = source(kafka, topic)
+    _, position = drain(spark, reader, reader.start(), 1000)
+    kafka.add_partitions(topic, 3)
+    kafka.produce(topic, values(range(10, 14)), partition=2)
+    _delete_before(kafka, topic, 2, 2)
+    waiting = reader.latest(position, LIMITS)
+    assert waiting.to["topics"][topic]["begin"] == {"2": 2}
+    assert drain(spark, reader, position, 1000)[0] == [12, 13]
+
+
+def _delete_before(kafka: KafkaBroker, topic: str, partition: int, offset: int) -> None:
+    place = TopicPartition(topic, partition, offset)
+    kafka.admin.delete_records([place])[place].result()
+
+
+def test_topics_of_a_pattern_are_found_when_they_are_created(
+    spark: SparkSession, kafka: KafkaBroker, topic: str
+) -> None:
+    kafka.produce(topic, values([1]), partition=0)
+    pattern = topic.replace(".", r"\.") + ".*"
+    reader = source(kafka, topic, topic_pattern=pattern)
+    found, position = drain(spark, reader, reader.start(), 1000)
+    kafka.create_topic(f"{topic}.more")
+    kafka.produce(f"{topic}.more", values([2]))
+    assert (found, drain(spark, reader, position, 1000)[0]) == ([1], [2])
+    position = reader.latest(position, LIMITS).to
+    kafka.delete_topic(f"{topic}.more")
+    with pytest.raises(StartRefused, match=r"more' is gone"):
+        reader.latest(position, LIMITS)
+
+
+def test_a_topic_that_was_created_anew_is_refused(
+    spark: SparkSession, kafka: KafkaBroker, topic: str
+) -> None:
+    kafka.produce(topic, values([1]), partition=0)
+    reader = source(kafka, topic)
+    _, position = drain(spark, reader, reader.start(), 1000)
+    kafka.delete_topic(topic)
+    with pytest.raises(StartRefused, match=f"topic '{topic}' is gone"):
+        reader.latest(position, LIMITS)
+    kafka.create_topic(topic, 2)
+    kafka.produce(topic, values([2]), partition=0)
+    with pytest.raises(StartRefused, match=f"topic '{topic}' was created anew"):
+        reader.latest(position, LIMITS)
+
+
+def test_records_that_were_deleted_unread_are_refused(
+    spark: SparkSession, kafka: KafkaBroker, topic: str
+) -> None:
+    kafka.produce(topic, values(range(10)), partition=0)
+    reader = source(kafka, topic)
+    start = reader.start()
+    planned = reader.latest(start, LIMITS).to
+    _delete_before(kafka, topic, 0, 5)
+    with pytest.raises(StartRefused, match="begins at offset 5, and the table stands at 0"):
+        reader.latest(start, LIMITS)
+    with pytest.raises(DataRefused, match="no longer has the records"), translated("read Kafka"):
+        reader.read(spark, start, planned).collect()
+    assert source(kafka, topic).start()["topics"][topic]["offsets"] == {"0": 5, "1": 0}
+
+
+def test_start_says_where_a_new_table_begins(spark: SparkSession, kafka: KafkaBroker, topic: str) -> None:
+    kafka.produce(topic, values(range(5)), partition=0)
+    latest = source(kafka, topic, start="latest")
+    position = latest.start()
+    kafka.produce(topic, values([9]), partition=0)
+    assert drain(spark, latest, position, 1000)[0] == [9]
+    chosen = source(kafka, topic, start={"position": {topic: {"0": 3}}})
+    assert drain(spark, chosen, chosen.start(), 1000)[0] == [3, 4, 9]
+    for partition, offset, why in (("0", 7, "it has 0 to 6"), ("9", 0, "it does not exist")):
+        with pytest.raises(StartRefused, match=why):
+            source(kafka, topic, start={"position": {topic: {partition: offset}}}).start()
+
+
+def test_metadata_becomes_columns(spark: SparkSession, kafka: KafkaBroker, topic: str) -> None:
+    kafka.produce(
+        topic, values([1]), keys=["k"], partition=1, timestamp=1_700_000_000_123, headers=[("h", b"v")]
+    )
+    wanted = ["topic", "partition", "offset", "timestamp", "key", "headers"]
+    reader = source(kafka, topic, metadata=wanted)
+    start = reader.start()
+    [row] = reader.read(spark, start, reader.latest(start, LIMITS).to).collect()
+    assert (row.id, row._topic, row._partition, row._offset, row._key) == (1, topic, 1, 0, b"k")
+    assert [(header.key, bytes(header.value)) for header in row._headers] == [("h", b"v")]
+    assert row._timestamp.microsecond == 123_000
+
+
+@pytest.mark.parametrize(
+    ("format", "value", "found"),
+    [("text", "é", "é"), ("raw", b"\xff", b"\xff"), ("csv", "7", 7), ("json", '{"id": 7}', 7)],
+)
+def test_values_are_decoded_by_their_format(
+    spark: SparkSession, kafka: KafkaBroker, topic: str, format: str, value: Any, found: Any
+) -> None:
+    kafka.produce(topic, [value], partition=0)
+    reader = source(kafka, topic, format=format)
+    start = reader.start()
+    [row] = reader.read(spark, start, reader.latest(start, LIMITS).to).collect()
+    assert row[0] == found
+    kafka.produce(topic, [None], partition=0)
+    with pytest.raises(BadRecord) as caught, translated("read Kafka"):
+        reader.read(spark, start, reader.latest(start, LIMITS).to).collect()
+    assert caught.value.place == f"topic '{topic}' partition 0 offset 1"
+    assert caught.value.reason == "the value is null"
+
+
+def test_a_topic_that_does_not_exist_is_a_mistake_in_the_declaration(
+    spark: SparkSession, kafka: KafkaBroker
+) -> None:
+    for verb in (KafkaSource.start, KafkaSource.check):
+        with pytest.raises(ConfigurationError, match=r"topic 'nowhere' of Kafka at .* does not exist"):
+            verb(source(kafka, "nowhere"))
+
+
+def test_check_tells_what_was_seen(spark: SparkSession, kafka: KafkaBroker, topic: str) -> None:
+    kafka.produce(topic, values([1]), partition=0)
+    reader = source(kafka, topic)
+    cluster = reader.identity().removeprefix("kafka:")
+    assert reader.check() == [
+        f"cluster '{cluster}' at '{kafka.bootstrap}'",
+        f"topic '{topic}': 2 partitions, 1 offsets",
+    ]
+
+
+def test_a_broker_that_is_down_is_told_in_one_line_within_bounded_time(spark: SparkSession) -> None:
+    down = KafkaSource.model_validate({"bootstrap_servers": "127.0.0.1:1", "topics": ["t"], "format": "text"})
+    begin = time.monotonic()
+    with pytest.raises(Unavailable) as caught:
+        down.identity()
+    assert time.monotonic() - begin < 25
+    assert "\n" not in str(caught.value)
+    assert "127.0.0.1:1" in str(caught.value)
+
+
+def test_a_host_that_has_no_address_is_waited_for(spark: SparkSession) -> None:
+    with pytest.raises(Unavailable, match="No resolvable bootstrap urls"):
+        KafkaSource.model_validate(
+            {"bootstrap_servers": "nowhere.invalid:1", "topics": ["t"], "format": "text"}
+        ).identity()
+
+
+def test_consumers_are_used_again_from_batch_to_batch(
+    spark: SparkSession, kafka: KafkaBroker, topic: str
+) -> None:
+    reader = source(kafka, topic)
+    position = reader.start()
+    idle: list[int] = []
+    for number in range(5):
+        kafka.produce(topic, values([number]), partition=0)
+        to = reader.latest(position, LIMITS).to
+        assert ids(spark, reader, position, to) == [number]
+        position = to
+        idle.append(_consumers(spark))
+    assert idle[-1] == idle[0]
+
+
+def _consumers(spark: SparkSession) -> int:
+    """How many Kafka consumers Spark keeps in this JVM."""
+    name = "org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer$"
+    pool = getattr(getattr(spark.sparkContext._jvm, name), "MODULE$")
+    return int(pool.consumerPool().size())
