@@ -90,3 +90,14 @@ def test_what_the_fast_way_accepts_the_slow_way_reads_the_same(
     except (pa.ArrowInvalid, Mismatch):
         return
     assert fast.to_pylist() == decoder._slow(values, 0, str).to_pylist()
+
+
+@pytest.mark.parametrize("lines", [("a\nb", '"x', 'y"'), ("a", '"b'), ("a", "b\\"), ("\ufeffa",), ("a", "")])
+def test_records_that_are_not_one_line_each_get_a_closer_look(lines: tuple[str, ...]) -> None:
+    decoder = CsvDecoder(parse("a STRING"), Dialect(escape="\\"))
+    with pytest.raises((Mismatch, pa.ArrowInvalid)):
+        decoder._fast(pa.array([line.encode() for line in lines], pa.binary()))
+
+
+def test_a_mark_of_byte_order_within_records_is_kept() -> None:
+    assert decode("a STRING", "\ufeffa") == [{"a": "\ufeffa"}]

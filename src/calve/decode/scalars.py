@@ -184,11 +184,8 @@ def cast(texts: Values, kind: Type) -> Values:
         return _in_calendar(_cast_time(texts, kind))
     if is_primitive(kind, "float", "double"):
         return narrowed(texts.cast(pa.float64()), kind)
-    if (
-        is_primitive(kind, *_BITS)
-        and compute.any(compute.match_substring(texts, "x", ignore_case=True)).as_py()
-    ):
-        raise pa.ArrowInvalid("a hexadecimal number")
+    if is_primitive(kind, *_BITS):
+        _refuse_hexadecimal(texts)
     values = texts.cast(arrow_type(kind))
     return _in_calendar(values) if is_primitive(kind, "date") else values
 
