@@ -26,6 +26,7 @@ VERBS = {
     "snapshots": "List the snapshots of a table.",
     "status": "Show how the pipelines of this project are doing.",
     "validate": "Check a declaration without reaching anything.",
+    "verify": "Check a table with an independent reader.",
 }
 """Every verb and what it is for; `calve.cli.<verb>` is imported when it is used."""
 

@@ -1,0 +1,121 @@
+"""`calve verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from calve import declare
+from calve.cli import choose, render
+from calve.cli.app import config_option, debug_option, output_option
+from calve.cli.choose import ChosenTable
+from calve.errors import UsageError
+from calve.runtime import tables
+from calve.verify import opening
+from calve.verify.facts import Finding
+from calve.verify.failures import translated
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from calve.verify.opening import Load
+    from calve.verify.report import Report, Wanted
+
+_SHOWN = 20
+
+
+@click.command("verify")
+@click.argument("table")
+@click.option("--files", is_flag=True, help="Ask the store for every file: is it there, and how long?")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="COLUMN",
+    help="A column in which no value may be twice; of several, no values together.",
+)
+@click.option(
+    "--branch",
+    help="Marks and keys of this branch only; by default marks of all, keys of the one the sink writes to.",
+)
+@click.option("--sink", help="The sink whose table it is, where two have the same name.")
+@config_option
+@output_option
+@debug_option
+def command(
+    table: str, files: bool, keys: tuple[str, ...], branch: str | None, sink: str | None, config: Path,
+    output: str, debug: bool,
+) -> int:  # fmt: skip
+    """Check TABLE with PyIceberg, which is no part of what writes it: its marks, commits, counts and files.
+
+    Ends with 1 if something does not hold. Needs no Java.
+    """
+    chosen = choose.table(declare.load(config), table, sink)
+    tables.check_catalog(chosen.catalog, chosen.name)
+    with translated("verify tables"):
+        from calve.verify.report import Wanted
+
+        wanted = Wanted(files, keys, branch, branch or chosen.branch)
+    found = _report(chosen, wanted)
+    name = str(chosen.name)
+    render.show(output, _value(name, found), _blocks(name, found))
+    return 1 if found.findings else 0
+
+
+def _report(chosen: ChosenTable, wanted: Wanted) -> Report:
+    from calve.verify.report import settled
+
+    with opening.opened(chosen.catalog, (*chosen.name.namespace, chosen.name.table)) as load:
+        _check(_loaded(load, chosen), wanted)
+        with translated(f"verify table '{chosen.name}'"):
+            return settled(lambda: _loaded(load, chosen), wanted)
+
+
+def _loaded(load: Load, chosen: ChosenTable) -> Table:
+    table = load()
+    if table is None:
+        raise tables.missing(chosen.name)
+    return table
+
+
+def _check(table: Table, wanted: Wanted) -> None:
+    """Refuse a branch or a column that the table does not have."""
+    branches = sorted({"main", *table.metadata.refs})
+    if wanted.branch is not None and wanted.branch not in branches:
+        raise choose.unknown("branch", wanted.branch, branches)
+    columns = {field.name: field.field_type for field in table.schema().fields}
+    for key in wanted.keys:
+        if key not in columns:
+            raise choose.unknown("column", key, columns)
+        if not columns[key].is_primitive:
+            raise UsageError(f"Cannot use column '{key}' as a key: it is a {columns[key]}")
+
+
+def _value(name: str, found: Report) -> dict[str, Any]:
+    return {
+        "table": name,
+        "checked": found.checked,
+        "findings": [_finding(finding) for finding in found.findings],
+        "orphans": found.orphans,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, str]:
+    return {"invariant": finding.invariant.value, "what": finding.what, "where": finding.where}
+
+
+def _blocks(name: str, found: Report) -> Iterator[render.Block]:
+    orphans = found.orphans or []
+    for finding in found.findings:
+        yield render.Line(render.cell(str(finding)))
+    for path in orphans[:_SHOWN]:
+        yield render.Line(render.cell(f"orphan, no finding: {path}"))
+    if len(orphans) > _SHOWN:
+        yield render.Line(f"orphans, no finding: {len(orphans) - _SHOWN:,} more; --output json lists all")
+    listed = {} if found.orphans is None else {"orphans": len(orphans)}
+    counts = {**found.checked, **listed, "findings": len(found.findings)}
+    counted = ", ".join(render.count(number, noun.removesuffix("s")) for noun, number in counts.items())
+    yield render.Line(f"{name}: {counted}")
