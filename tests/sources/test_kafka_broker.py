@@ -66,7 +66,7 @@ def test_rows_come_in_batches_and_each_batch_again_the_same(
     assert (first.rows, first.more) == (10, True)
     assert first.bytes > 0
     assert ids(spark, reader, start, first.to) == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
-    found, end = drain(spark, reader, start, 15)
+    found, end = drain(spark, reader, start, 30)
     assert found == list(range(50))
     assert reader.latest(end, LIMITS).to == end
     assert reader.read(spark, end, end).count() == 0
@@ -266,3 +266,17 @@ def _consumers(spark: SparkSession) -> int:
     name = "org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer$"
     pool = getattr(getattr(spark.sparkContext._jvm, name), "MODULE$")
     return int(pool.consumerPool().size())
+
+
+def test_of_several_topics_the_one_with_the_bad_record_is_named(
+    spark: SparkSession, kafka: KafkaBroker, topic: str
+) -> None:
+    other = f"{topic}.other"
+    kafka.create_topic(other)
+    kafka.produce(topic, values([1]), partition=0)
+    kafka.produce(other, [*values([2]), "{}"])
+    reader = source(kafka, topic, topics=[topic, other])
+    start = reader.start()
+    with pytest.raises(BadRecord) as caught:
+        ids(spark, reader, start, reader.latest(start, LIMITS).to)
+    assert caught.value.place == f"topic '{other}' partition 0 offset 1"

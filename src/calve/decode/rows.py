@@ -12,16 +12,17 @@ from calve.gateway import WorkerError
 
 Batches = Iterable[pa.RecordBatch]
 
-_WHERE = ("topic", "partition", "offset")
 
+def record_rows(decoder: Decoder, kept: Mapping[str, str], topic: str | None) -> Callable[[Batches], Batches]:
+    """A function for `mapInArrow` over Kafka records.
 
-def record_rows(decoder: Decoder, kept: Mapping[str, str]) -> Callable[[Batches], Batches]:
-    """A function for `mapInArrow` over Kafka records; `kept` maps their columns to the names they keep."""
+    `kept` maps their columns to the names they keep; `topic` is theirs, where the records do not say it.
+    """
 
     def rows(batches: Batches) -> Batches:
         for batch in batches:
             try:
-                decoded = decoder.decode(batch.column("value"), _place(batch))
+                decoded = decoder.decode(batch.column("value"), _place(batch, topic))
             except BadRecord as error:
                 raise WorkerError(error) from None
             yield _with(decoded, batch, kept)
@@ -29,12 +30,11 @@ def record_rows(decoder: Decoder, kept: Mapping[str, str]) -> Callable[[Batches]
     return rows
 
 
-def _place(batch: pa.RecordBatch) -> Callable[[int], str]:
+def _place(batch: pa.RecordBatch, topic: str | None) -> Callable[[int], str]:
     def place(index: int) -> str:
-        topic, partition, offset = (
-            batch.column(name)[index].as_py() for name in ("topic", "partition", "offset")
-        )
-        return f"topic '{topic}' partition {partition} offset {offset}"
+        named = topic or batch.column("topic")[index].as_py()
+        partition, offset = (batch.column(name)[index].as_py() for name in ("partition", "offset"))
+        return f"topic '{named}' partition {partition} offset {offset}"
 
     return place
 

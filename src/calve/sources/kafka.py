@@ -66,7 +66,7 @@ METADATA = {
 """What Kafka knows of a record, and the columns that it becomes."""
 
 _Metadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers"]
-_NEEDED = ("value", "topic", "partition", "offset")
+_NEEDED = ("value", "partition", "offset")
 _WITH_SCHEMA = ("json", "csv", "avro", "debezium")
 
 
@@ -246,8 +246,10 @@ class KafkaSource(KafkaSecurity, Source):
         with translated(f"read Kafka at '{self._where()}'"):
             records = spark.read.format("kafka").options(**self._reading(parts)).load()
             kept: dict[str, str] = {name: METADATA[name].name for name in self.metadata}
-            names = dict.fromkeys((*_NEEDED, *kept))
-            return records.select(*names).mapInArrow(record_rows(self._decoder(), kept), columns)
+            names = {part.topic for part in parts}
+            topic = names.pop() if len(names) == 1 else None
+            wanted = dict.fromkeys((*_NEEDED, *kept, *([] if topic else ["topic"])))
+            return records.select(*wanted).mapInArrow(record_rows(self._decoder(), kept, topic), columns)
 
     def _decoder(self) -> Decoder:
         from calve.decode.csv import CsvDecoder
