@@ -1,27 +1,27 @@
-"""What a table really holds, seen by PyIceberg and never by our own code."""
+"""What a table really holds, seen by PyIceberg and never by what writes it."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from itertools import pairwise
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
+
+from calve.position import property_name
+from calve.verify import Finding, Version, files, opening, reader, rows
+from calve.verify.marks import history_grows
+from calve.verify.report import Wanted, report
 
 
 def embedded(folder: Path) -> Catalog:
     """The catalog that a declaration without one keeps beside itself."""
-    warehouse = folder / "warehouse"
-    uri = f"sqlite:///{warehouse / 'catalog.db'}"
-    return SqlCatalog("calve", uri=uri, warehouse=str(warehouse), init_catalog_tables="false")
+    return opening.embedded(str(folder / "warehouse"))
 
 
 def rest(uri: str) -> Catalog:
@@ -35,6 +35,12 @@ def load(catalog: Catalog, name: str) -> Table | None:
         return None
 
 
+def findings(table: Table, expected: Iterable[Any], column: str, orphans: int | None = None) -> list[Finding]:
+    """Everything that can be held against a table that should have the `expected` values in `column`."""
+    found = report(table, Wanted(files=True, orphans=orphans)).findings
+    return [*found, *rows.as_expected(values(table, column), expected, f"column '{column}'")]
+
+
 def values(table: Table, column: str) -> list[Any]:
     """A column of all rows, sorted."""
     return sorted(table.scan(selected_fields=(column,)).to_arrow()[column].to_pylist())
@@ -42,39 +48,17 @@ def values(table: Table, column: str) -> list[Any]:
 
 def files_added_twice(table: Table) -> list[str]:
     """Data files that more than one snapshot added."""
-    added: Counter[str] = Counter()
-    for snapshot in table.snapshots():
-        for manifest in snapshot.manifests(table.io):
-            if manifest.added_snapshot_id == snapshot.snapshot_id:
-                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-                fresh = (entry for entry in entries if entry.status == ManifestEntryStatus.ADDED)
-                added.update(entry.data_file.file_path for entry in fresh)
-    return [path for path, count in added.items() if count > 1]
+    return [finding.where for finding in files.added_once(reader.facts(table))]
 
 
 def marks(table: Table, sink_id: str) -> list[dict[str, Any]]:
     """The marks of a sink, oldest first, one for each version of the metadata that is still kept."""
-    files = [entry.metadata_file for entry in table.metadata.metadata_log] + [table.metadata_location]
-    texts = (json.loads(_read(table, file))["properties"].get(f"calve.sink.{sink_id}") for file in files)
+    texts = (version.marks.get(property_name(sink_id)) for version in reader.versions(table))
     return [json.loads(text) for text in texts if text]
 
 
-def _read(table: Table, file: str) -> bytes:
-    with table.io.new_input(file).open() as stream:
-        return bytes(stream.read())
-
-
-def offsets(mark: dict[str, Any]) -> dict[tuple[str, str], int]:
-    """The Kafka offsets of a mark, by topic and partition."""
-    topics = mark["position"]["topics"]
-    return {
-        (name, part): offset for name, topic in topics.items() for part, offset in topic["offsets"].items()
-    }
-
-
-def assert_only_grows(found: list[dict[str, Any]]) -> None:
-    """Epochs and offsets never go back from one mark to the next."""
-    for older, newer in pairwise(found):
-        assert newer["epoch"] >= older["epoch"]
-        before, after = offsets(older), offsets(newer)
-        assert all(after[part] >= offset for part, offset in before.items()), (older, newer)
+def assert_only_grows(found: list[dict[str, Any]], sink_id: str = "events") -> None:
+    """Epochs and positions never go back from one mark to the next."""
+    name = property_name(sink_id)
+    steps = tuple(Version(f"version {number}", {name: json.dumps(one)}) for number, one in enumerate(found))
+    assert history_grows(steps, name) == []

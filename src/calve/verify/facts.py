@@ -141,6 +141,14 @@ class Facts:
             at = known[at].parent
         return found
 
+    def is_first(self, snapshot: Snapshot) -> bool:
+        """Whether the history begins with `snapshot`: it has no parent, and no file of another one.
+
+        PyIceberg takes the parent away from the snapshot after one that it expires.
+        """
+        entries = (entry for manifest in self.manifests_of(snapshot) for entry in manifest.entries)
+        return snapshot.parent is None and all(entry.snapshot == snapshot.id for entry in entries)
+
     def is_whole(self, snapshot: Snapshot) -> bool:
         """Whether all manifests of `snapshot` could be read."""
         lists = snapshot.manifest_list not in self.unread

@@ -78,12 +78,12 @@ def marks_agree(facts: Facts, branch: str) -> list[Finding]:
         finding
         for name in sorted(names)
         if branch_of(name) == branch
-        for finding in _disagreements(name, facts.marks.get(name), chain)
+        for finding in _disagreements(facts, name, chain)
     ]
 
 
-def _disagreements(name: str, text: str | None, chain: list[Snapshot]) -> Iterator[Finding]:
-    where = f"property '{name}'"
+def _disagreements(facts: Facts, name: str, chain: list[Snapshot]) -> Iterator[Finding]:
+    where, text = f"property '{name}'", facts.marks.get(name)
     mark = None if text is None else parsed(text)
     if text is None:
         yield Finding(Invariant.MARK_AGREES, "it is gone, and the branch has commits of its sink", where)
@@ -93,7 +93,7 @@ def _disagreements(name: str, text: str | None, chain: list[Snapshot]) -> Iterat
         newest = next(iter(own(chain, name.removeprefix(PREFIX))), None)
         if newest is not None and (_commit(newest) == mark["commit"] or newest.sequence > mark["above"]):
             yield from _differences(mark, newest, where)
-        elif not is_expired(mark, chain):
+        elif not is_expired(facts, mark, chain):
             what = f"branch '{branch_of(name)}' was rolled back behind its commit {mark['commit']}"
             yield Finding(Invariant.MARK_REACHABLE, what, where)
 
@@ -110,9 +110,9 @@ def _differences(mark: Mark, newest: Snapshot, where: str) -> Iterator[Finding]:
         yield Finding(Invariant.MARK_AGREES, what, where)
 
 
-def is_expired(mark: Mark, chain: list[Snapshot]) -> bool:
+def is_expired(facts: Facts, mark: Mark, chain: list[Snapshot]) -> bool:
     """Whether the commit of a mark may be one of the snapshots that expiry has cut off from `chain`."""
-    return bool(chain) and chain[-1].parent is not None and chain[-1].sequence > mark["above"]
+    return bool(chain) and chain[-1].sequence > mark["above"] and not facts.is_first(chain[-1])
 
 
 def history_grows(versions: tuple[Version, ...], name: str) -> list[Finding]:

@@ -55,10 +55,8 @@ def _added(facts: Facts, snapshot: Snapshot) -> int:
 
 def _following(snapshot: Snapshot, known: Mapping[int, Snapshot]) -> int | None:
     """The total that `snapshot` should have; None where nothing tells its parent's."""
-    before: int | None = 0
-    if snapshot.parent is not None:
-        parent = known.get(snapshot.parent)
-        before = None if parent is None else _number(parent.summary, TOTAL)
+    parent = known.get(snapshot.parent) if snapshot.parent is not None else None
+    before = None if parent is None else _number(parent.summary, TOTAL)
     changed = (_number(snapshot.summary, ADDED) or 0) - (_number(snapshot.summary, DELETED) or 0)
     return None if before is None else before + changed
 
