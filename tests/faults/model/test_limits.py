@@ -1,0 +1,85 @@
+"""Histories in their shortest form: those that must be mended, and those that an operator must not make."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.model.truth import EPOCH_GROWS, NO_LOSS, POSITION_GROWS, SILENT, InvariantBroken
+from tests.faults.model.world import World
+
+OVERTAKEN = [("fence.applied", "go dark", 0), ("sleep", "commit other", 1)]
+"""The answer is lost, and before the table can be read again another writer starts and commits."""
+
+
+@pytest.fixture
+def world():
+    world = World()
+    world.truth.is_strict = True
+    yield world
+    world.close()
+
+
+def mend(name):
+    """A history that breaks the invariant `name` until the protocol is mended."""
+    return pytest.mark.xfail(raises=InvariantBroken, strict=True, reason=name)
+
+
+@mend(SILENT)
+def test_a_starter_whose_fence_landed_unseen_and_was_overtaken_gives_up(world):
+    world.start(0, answers=["lost"], events=OVERTAKEN)
+    world.check()
+
+
+@mend(NO_LOSS)
+def test_a_roll_back_to_the_first_of_two_fences_of_a_starter_is_noticed(world):
+    world.truth.is_strict = False
+    world.start(0, answers=["lost"], events=OVERTAKEN)
+    first_fence = world.catalog.current.chain("main")[-1]
+    world.set_branch({"main": first_fence.id}, is_hiding=True)
+    world.start(1)
+    world.check()
+
+
+@mend(POSITION_GROWS)
+def test_a_repair_that_landed_unseen_and_was_overtaken_does_not_set_the_position_back(world):
+    world.batch(0)
+    world.do("roll back")
+    world.repair(answers=["lost"], events=OVERTAKEN)
+    world.check()
+
+
+@mend(EPOCH_GROWS)
+def test_a_repair_without_a_mark_takes_an_epoch_above_those_of_the_branch(world):
+    world.start(0)
+    world.start(1)
+    world.do("remove mark")
+    world.repair()
+    world.check()
+
+
+@mend(NO_LOSS)
+def test_a_mark_whose_position_was_edited_by_hand_is_refused(world):
+    world.batch(0)
+    world.move_mark(9)
+    world.start(1)
+    world.check()
+
+
+def test_a_roll_back_that_foreign_commits_and_expiry_cover_up_is_not_noticed(world):
+    world.batch(0)
+    world.do("roll back")
+    world.do("append")
+    world._expire(0, is_hiding=True)
+    world.start(1)
+    with pytest.raises(InvariantBroken, match=NO_LOSS):
+        world.check()
+
+
+def test_a_mark_taken_away_after_all_commits_of_the_sink_expired_is_not_missed(world):
+    world.batch(0)
+    world.do("append")
+    world.do("expire")
+    world._remove_mark(0, is_hiding=True)
+    world.start(1)
+    with pytest.raises(InvariantBroken, match=POSITION_GROWS):
+        world.check()
