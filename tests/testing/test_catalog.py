@@ -271,12 +271,12 @@ def test_a_lie_about_several_tables_is_an_empty_answer(catalog, client, upstream
 
 
 def test_a_stale_table_is_served_for_as_many_loads_as_planned(catalog, client):
-    planned(catalog, "stale", "catalog.load", nth=2, loads=2)
+    planned(catalog, "stale", "catalog.load", nth=2, loads=3)
     ask(client)
     commit(client)
-    assert [version(ask(client)[1]) for _ in range(3)] == ["0", "0", "1"]
+    assert [version(ask(client)[1]) for _ in range(4)] == ["0", "0", "0", "1"]
     assert len(catalog.fired) == 1
-    assert statuses(catalog) == [200] * 5
+    assert statuses(catalog) == [200] * 6
 
 
 def test_a_stale_table_is_older_than_the_present_one_even_if_that_was_seen(catalog, client):
@@ -285,6 +285,17 @@ def test_a_stale_table_is_older_than_the_present_one_even_if_that_was_seen(catal
     commit(client)
     ask(client)
     assert version(ask(client)[1]) == "0"
+
+
+def test_a_client_that_knows_the_present_table_is_told_of_no_change_unless_it_is_to_get_an_older_one(
+    catalog, client
+):
+    planned(catalog, "stale", "catalog.load", nth=3)
+    older = ask(client)[0].headers["ETag"]
+    known = {"If-None-Match": commit(client)[0].headers["ETag"]}
+    assert ask(client, headers=known)[0].status == 304
+    response, body = ask(client, headers=known)
+    assert (response.status, response.headers["ETag"], version(body)) == (200, older, "0")
 
 
 def test_another_table_is_not_stale(catalog, client):

@@ -63,6 +63,9 @@ class _Speaker(BaseHTTPRequestHandler):
         elif self.path.endswith("/nothing"):
             self.send_response(204)
             self.end_headers()
+        elif self.headers.get("If-None-Match") == found["metadata-location"]:
+            self.send_response(304)
+            self.end_headers()
         else:
             self._answer(200, found)
 
@@ -73,6 +76,7 @@ class _Speaker(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("X-Told", "by the catalog")
+        self.send_header("ETag", value.get("metadata-location", ""))
         if "gzip" in self.headers.get("Accept-Encoding", ""):
             self.send_header("Content-Encoding", "gzip")
             body = gzip.compress(body)
