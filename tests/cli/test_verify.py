@@ -1,9 +1,11 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from calve.verify import Invariant
 from tests.verify.lake import Writer
 
 CATALOG = "namespace: shop, table: orders,"
@@ -134,12 +136,15 @@ def test_the_newest_version_of_a_hadoop_table_is_opened(calve, writer, project):
     assert ended.out.endswith(" 5 rows, 0 findings\n")
 
 
-@pytest.mark.parametrize("package", ["pyiceberg", "sqlalchemy"])
-def test_a_package_that_is_missing_is_told_with_the_command(calve, writer, monkeypatch, package):
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("pyiceberg", package)]:
+@pytest.mark.parametrize(
+    ("package", "importers"),
+    [("pyiceberg", ("pyiceberg", "calve.verify.report")), ("sqlalchemy", ("pyiceberg.catalog.sql",))],
+)
+def test_a_package_that_is_missing_is_told_with_the_command(calve, writer, monkeypatch, package, importers):
+    for name in [
+        name for name in sys.modules if f"{name}.".startswith(tuple(f"{one}." for one in importers))
+    ]:
         monkeypatch.delitem(sys.modules, name)
-    for name in ("calve.verify.report", "calve.verify.reader"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     ended = calve("verify", "orders")
     assert ended.code == 78
@@ -152,3 +157,8 @@ def test_neither_spark_nor_pyiceberg_is_imported_to_explain_the_verb():
         "sys.exit(any(name in sys.modules for name in ('pyspark', 'pyiceberg', 'pyarrow')))"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True).returncode == 0
+
+
+def test_every_invariant_is_explained():
+    page = (Path(__file__).parents[2] / "docs" / "exactly-once.md").read_text()
+    assert [one.value for one in Invariant if f"`{one.value}`" not in page] == []

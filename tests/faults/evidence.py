@@ -61,4 +61,5 @@ def assert_only_grows(found: list[dict[str, Any]], sink_id: str = "events") -> N
     """Epochs and positions never go back from one mark to the next."""
     name = property_name(sink_id)
     steps = tuple(Version(f"version {number}", {name: json.dumps(one)}) for number, one in enumerate(found))
-    assert history_grows(steps, name) == []
+    back = history_grows(steps, name)
+    assert not back, back
