@@ -6,7 +6,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import scripts.docs as generator
-from calve import crash, declare, errors, position, registry
+from calve import crash, declare, position, registry
 from calve.cli import init
 from calve.cli.app import VERBS
 from calve.model import Model

@@ -1,6 +1,6 @@
 import pytest
 
-from calve.errors import DataRefused, TryAgain, Unavailable
+from calve.errors import Conflict, DataRefused, TryAgain, Unavailable
 from calve.patience import Abandoned, Patience
 
 
@@ -58,6 +58,14 @@ def test_a_long_wait_is_said_once_and_so_is_its_end():
     assert len(said) == 2
     assert "trying again for up to" in said[0]
     assert said[1] == "the service answers again"
+
+
+def test_a_few_conflicts_are_not_worth_a_word():
+    clock, said = Clock(), []
+    clock.patience(60, said).keep_trying(failing(3, Conflict("another writer")))
+    assert said == []
+    clock.patience(60, said).keep_trying(failing(4, Conflict("another writer")))
+    assert len(said) == 2
 
 
 def test_patience_is_counted_anew_after_a_success():

@@ -49,7 +49,6 @@ UNREADABLE = {
     ("duckdb", "avro"): "DuckDB's Iceberg extension reads Parquet data files only",
     ("duckdb", "orc"): "DuckDB's Iceberg extension reads Parquet data files only",
     ("polars", "avro"): "Polars reads Parquet data files only",
-    ("polars", "orc"): "Polars reads Parquet data files only",
     ("pyiceberg", "avro"): "PyIceberg reads data files through Arrow, which has no Avro reader",
 }
 

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from calve.errors import CalveError, TryAgain
+from calve.errors import CalveError, Conflict, TryAgain
 
 Result = TypeVar("Result")
 
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 5.0
+QUIET_CONFLICTS = 3
+"""Other writers of a table are nothing to speak of, unless they keep us out for long."""
 
 
 class Abandoned(Exception):
@@ -38,6 +40,7 @@ class Patience:
         self._clock = clock
         self._since: float | None = None
         self._failures = 0
+        self._said = False
 
     def keep_trying(self, action: Callable[[], Result]) -> Result:
         """Run `action` until it succeeds, fails for good, or patience runs out."""
@@ -61,8 +64,9 @@ class Patience:
         left = self._since + self._retry_for - now
         if left <= 0:
             raise TryAgain(f"{error}; waited {self._retry_for:g} s (retry_for)") from error
-        if self._failures == 3:
+        if self._failures == (QUIET_CONFLICTS if isinstance(error, Conflict) else 0):
             self._notify(f"{error}; trying again for up to {left:.0f} s")
+            self._said = True
         pause = min(FIRST_WAIT * 2.0 ** min(self._failures, 10), LONGEST_WAIT) * random.uniform(0.75, 1.25)
         self._failures += 1
         self.retries += 1
@@ -70,6 +74,6 @@ class Patience:
 
     def recovered(self) -> None:
         """The service answers again."""
-        if self._failures > 3:
+        if self._said:
             self._notify("the service answers again")
-        self._since, self._failures = None, 0
+        self._since, self._failures, self._said = None, 0, False

@@ -181,7 +181,8 @@ class Project(Model):
         """The pipeline called `name`, resolved; raises KeyError if there is none."""
         declared = self.pipelines[name]
         sink = self.sinks[declared.sink].config
-        source = self.sources[declared.source].config
+        # A source keeps what it knows of its system to itself; two pipelines must not share that.
+        source = self.sources[declared.source].config.model_copy()
         transforms = tuple(declared.transforms)
         return ResolvedPipeline(name, source, sink, transforms, sink.sink_id_of(name), declared.enabled)
 

@@ -35,8 +35,11 @@ sinks:
       batch_size: {batch}
       max_batch_size: {batch}
       flush_interval_secs: 1
-      retry_for: 20s
-spark: {{master: "local[1]", driver_memory: 1g}}
+      retry_for: 2m
+spark:
+  master: "local[1]"
+  driver_memory: 1g
+  config: {{spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}}
 pipelines:
   events: {{source: topic, sink: lake}}
 """

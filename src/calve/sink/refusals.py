@@ -26,8 +26,8 @@ def other_source(table: TableName, sink_id: str, mark: Mark, source: str) -> Sta
 def renamed(table: TableName, sink_id: str, other: str) -> StartRefused:
     """Another sink, which nobody declares any more, has read the same source."""
     return StartRefused(
-        f"Cannot start '{sink_id}' on table '{table}': sink '{other}' holds a position of the same source and "
-        f"is not declared, as after renaming a pipeline; set 'sink_id: {other}' to continue it"
+        f"Cannot start '{sink_id}' on table '{table}': sink '{other}' holds a position of the same source "
+        f"and is not declared, as after renaming a pipeline; set 'sink_id: {other}' to continue it"
     )
 
 
