@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from calve.verify import Invariant
+from tests.verify import lake
 from tests.verify.lake import Writer
 
 CATALOG = "namespace: shop, table: orders,"
@@ -14,7 +15,7 @@ CATALOG = "namespace: shop, table: orders,"
 @pytest.fixture
 def writer(project):
     """A table of the project's embedded catalog, with two commits."""
-    made = Writer(project.parent / "warehouse")
+    made = Writer(lake.catalog(project.parent / "warehouse"))
     made.commit([1, 2, 3])
     made.commit([4, 5])
     yield made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,47 +14,43 @@ from pyiceberg.table import Table
 from calve.position import Mark, property_name
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
-NAME = ("shop", "orders")
+NAMESPACE = "shop"
 
 
 def catalog(warehouse: Path) -> SqlCatalog:
     """The embedded catalog of a declaration."""
     warehouse.mkdir(exist_ok=True)
-    return SqlCatalog("calve", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=str(warehouse))
+    made = SqlCatalog("calve", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=str(warehouse))
+    made.create_namespace(NAMESPACE)
+    return made
 
 
 class Writer:
     """One sink that writes to one table; each commit holds its rows and its mark."""
 
-    def __init__(self, warehouse: Path, sink_id: str = "orders", **position: Any) -> None:
-        self.catalog = catalog(warehouse)
-        self.catalog.create_namespace_if_not_exists(NAME[:-1])
-        self.table: Table = self.catalog.create_table_if_not_exists(NAME, COLUMNS)
+    def __init__(self, catalog: SqlCatalog, table: str = "orders", sink_id: str = "orders") -> None:
+        self.catalog = catalog
+        self.table: Table = catalog.create_table((NAMESPACE, table), COLUMNS)
         self.sink_id = sink_id
         self.epoch = 1
-        self.position: dict[str, Any] = position or {"row": 0}
+        self.position: dict[str, Any] = {"row": 0}
 
-    def mark(self, commit: str | None = None) -> Mark:
-        commit = commit or str(uuid.uuid4())
+    def mark(self, commit: str) -> Mark:
         above = self.table.metadata.last_sequence_number
         return Mark(self.epoch, f"writer-{self.epoch}", "datagen:1", self.position, commit, above)
 
-    def commit(
-        self, ids: Iterable[int] = (), commit: str | None = None, said: Mark | None = None,
-        branch: str = "main", **position: Any,
-    ) -> str:  # fmt: skip
-        """Append rows and move the mark; `said` is what the summary tells, if that is something else."""
-        self.position = position or {"row": self.position.get("row", 0) + len(list(ids))}
-        mark, name = self.mark(commit), property_name(self.sink_id, branch)
-        rows = pa.table({"id": list(ids), "name": [f"n{one}" for one in ids]}, COLUMNS)
+    def commit(self, ids: Sequence[int], branch: str = "main") -> None:
+        """Append rows and move the mark."""
+        self.position = {"row": self.position["row"] + len(ids)}
+        mark, name = self.mark(str(uuid.uuid4())), property_name(self.sink_id, branch)
+        rows = pa.table({"id": ids, "name": [f"n{one}" for one in ids]}, COLUMNS)
         with self.table.transaction() as change:
-            change.append(rows, (said or mark).summary(name), branch)
+            change.append(rows, mark.summary(name), branch)
             change.set_properties({name: mark.dump()})
-        return mark.commit
 
-    def foreign(self, ids: Iterable[int]) -> None:
+    def foreign(self, ids: Sequence[int]) -> None:
         """Somebody else's append."""
-        self.table.append(pa.table({"id": list(ids), "name": [None for _ in ids]}, COLUMNS))
+        self.table.append(pa.table({"id": ids, "name": [None for _ in ids]}, COLUMNS))
 
     def write_mark(self, mark: Mark) -> None:
         """Edit the mark by hand."""

@@ -8,19 +8,27 @@ import pytest
 
 from calve.verify import Invariant, reader
 from calve.verify.report import Wanted, report, settled
+from tests.verify import lake
 from tests.verify.lake import Writer
 
 EVERYTHING = Wanted(files=True, keys=("id",))
 
 
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory):
+    """One catalog for all tables."""
+    made = lake.catalog(tmp_path_factory.mktemp("lake"))
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def writer(tmp_path):
-    """A table with two commits."""
-    made = Writer(tmp_path)
+def writer(catalog, request):
+    """A table with two commits, called like the test."""
+    made = Writer(catalog, request.node.name)
     made.commit([1, 2, 3])
     made.commit([4, 5])
-    yield made
-    made.catalog.close()
+    return made
 
 
 def found(writer, wanted=EVERYTHING):
@@ -45,10 +53,8 @@ def test_nothing_is_found_in_a_healthy_table(writer):
     }  # fmt: skip
 
 
-def test_an_empty_table_is_healthy(tmp_path):
-    writer = Writer(tmp_path)
-    assert found(writer) == set()
-    writer.catalog.close()
+def test_an_empty_table_is_healthy(catalog):
+    assert found(Writer(catalog, "empty")) == set()
 
 
 def test_a_data_file_that_was_deleted_is_found_without_reading_data(writer):
@@ -181,7 +187,7 @@ def test_another_branch_has_marks_of_its_own(writer):
 
 
 def test_a_finding_that_expiry_explains_is_no_finding(writer):
-    stale = writer.catalog.load_table(("shop", "orders"))
+    stale = writer.catalog.load_table(writer.table.name())
     writer.foreign([6])
     old = writer.table.snapshots()[0]
     writer.table.maintenance.expire_snapshots().by_id(old.snapshot_id).commit()
