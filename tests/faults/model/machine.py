@@ -112,7 +112,7 @@ def machine(profile: Profile, figures: Figures) -> type[RuleBasedStateMachine]:
             self.world.do(deed, number)
 
         if profile.repairs:
-
+            # Without faults: test_limits.py has what a lost answer to a repair costs.
             @rule(restart=st.booleans())
             def repair(self, restart):
                 self.world.repair(restart)
@@ -140,10 +140,8 @@ def machine(profile: Profile, figures: Figures) -> type[RuleBasedStateMachine]:
     return Protocol
 
 
-def search(
-    profile: Profile, examples: int, steps: int, *, shrink: bool = True, stop: bool = False, number: int = 0
-) -> Figures:
-    """Search for a broken invariant; raises the first InvariantBroken, in its smallest form if `shrink`."""
+def search(profile: Profile, examples: int, steps: int, *, shrink: bool = True) -> Figures:
+    """Search for a broken invariant; raises InvariantBroken, for the shortest history if `shrink`."""
     figures = Figures()
     given = os.environ.get(SEED)
     chosen = settings(
@@ -151,7 +149,7 @@ def search(
         stateful_step_count=steps,
         deadline=None,
         database=None,
-        derandomize=given is None and number == 0,
+        derandomize=given is None,
         print_blob=False,
         report_multiple_bugs=False,
         verbosity=Verbosity.normal if shrink else Verbosity.quiet,
@@ -159,9 +157,7 @@ def search(
         suppress_health_check=list(HealthCheck),
     )
     found = machine(profile, figures)
-    if given or number:
-        found = seed(int(given or 0) + number)(found)
     begun = perf_counter()
-    run_state_machine_as_test(found, settings=chosen)
+    run_state_machine_as_test(seed(int(given))(found) if given else found, settings=chosen)
     figures.seconds = perf_counter() - begun
     return figures

@@ -138,7 +138,7 @@ class Truth:
         expected = Counter(live_rows(head)) if is_decided else before.expected + Counter(_due(before, mark))
         past = before.past
         if before.mark and before.mark.writer != mark.writer:
-            past = past | {before.mark.writer}
+            past = (past | {before.mark.writer}) - {mark.writer}
         self._standings[head.id] = replace(before, mark=mark, expected=expected, past=past)
         self.is_excused = False
 

@@ -20,7 +20,7 @@ from calve.iceberg.name import TableName
 from calve.iceberg.stage import Staged
 from calve.iceberg.table import Metadata, Table
 from calve.patience import Patience
-from calve.position import Lineage, Mark
+from calve.position import Lineage, Mark, is_orphaned, lineage
 from calve.sink import commit
 from calve.sink.commit import Committer
 from tests.faults.model.catalog import Catalog, File, JavaTable, Snapshot, Version, following, jvm
@@ -276,9 +276,9 @@ class World:
         except ValueError:
             return False
         if mark is None:
-            return held is not None and not position.is_orphaned(self.property, ancestors)
+            return held is not None and not is_orphaned(self.property, ancestors)
         is_behind = held != mark
-        return is_behind and position.lineage(mark, ancestors) is not Lineage.ROLLED_BACK
+        return is_behind and lineage(mark, ancestors) is not Lineage.ROLLED_BACK
 
     def _append(self, number: int = 0) -> None:
         version = self.catalog.current
@@ -405,4 +405,4 @@ class World:
 
     def _is_rolled_back(self, mark: Mark) -> bool:
         ancestors = Metadata(self.catalog.current).ancestors(self.branch)
-        return position.lineage(mark, ancestors) is Lineage.ROLLED_BACK
+        return lineage(mark, ancestors) is Lineage.ROLLED_BACK

@@ -1,0 +1,46 @@
+"""Proof that the model can fail: with a protection switched off, an invariant breaks, and it is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.model.machine import Profile, search
+from tests.faults.model.truth import InvariantBroken
+from tests.faults.protections import IN_THE_MODEL, PROTECTIONS
+
+SLOW = ("compare the writer, not only the epoch", "notice a renamed sink")
+EXAMPLES, STEPS = 400, 25
+
+
+def narrow(protection):
+    return Profile(**{"amidst": protection.draws["deeds"], **protection.draws})
+
+
+def assert_killed(protection, monkeypatch):
+    protection.off(monkeypatch)
+    with pytest.raises(InvariantBroken) as caught:
+        search(narrow(protection), EXAMPLES, STEPS, shrink=False)
+    assert caught.value.name in protection.breaks
+
+
+@pytest.mark.parametrize("protection", [p for p in IN_THE_MODEL if p.name not in SLOW], ids=str)
+def test_without_this_protection_an_invariant_breaks(protection, monkeypatch):
+    assert_killed(protection, monkeypatch)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("protection", [p for p in IN_THE_MODEL if p.name in SLOW], ids=str)
+def test_without_this_protection_a_longer_search_breaks_an_invariant(protection, monkeypatch):
+    assert_killed(protection, monkeypatch)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("protection", IN_THE_MODEL, ids=str)
+def test_with_the_protection_the_same_search_finds_nothing(protection):
+    print(search(narrow(protection), EXAMPLES, STEPS))
+
+
+def test_every_protection_has_a_tier_and_a_name_of_its_own():
+    assert len({protection.name for protection in PROTECTIONS}) == len(PROTECTIONS)
+    assert all(protection.tiers and protection.breaks for protection in PROTECTIONS)
+    assert all("model" in protection.tiers and protection.off for protection in IN_THE_MODEL)

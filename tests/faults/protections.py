@@ -1,0 +1,386 @@
+"""What protects exactly-once, as data: how a test switches it off, and which check must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+import pytest
+
+from calve import position
+from calve.errors import CalveError, Conflict, Unavailable
+from calve.iceberg import swap
+from calve.iceberg.swap import Change, Proposal
+from calve.iceberg.table import Metadata, Table
+from calve.position import Decision, Lineage, Mark
+from calve.sink import commit
+from calve.sink.commit import Committer
+from tests.faults.model import truth
+
+Switch = Callable[[pytest.MonkeyPatch], None]
+Propose = Callable[[Metadata], Proposal]
+
+
+@dataclass(frozen=True)
+class Protection:
+    """One protection.
+
+    `off` switches it off in the production code, from a test only. `tiers` must notice that, by one of the
+    invariants of `breaks`. `draws` narrows the model's search to what the protection is there for.
+    """
+
+    name: str
+    tiers: tuple[str, ...]
+    breaks: tuple[str, ...]
+    off: Switch | None = None
+    draws: Mapping[str, Any] | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _judge_before_apply(patch: pytest.MonkeyPatch) -> None:
+    real = swap.attempt
+
+    def attempt(table: Table, change: Change, propose: Propose, place: str) -> Mark:
+        judged = propose(table.metadata())
+        return real(table, change, lambda base: judged, place)
+
+    patch.setattr(commit, "attempt", attempt)
+
+
+def _swap_on_whatever_is_there(patch: pytest.MonkeyPatch) -> None:
+    real = swap._swap
+
+    def swap_blindly(table: Table, base: Metadata, snapshot: Any, change: Change, mark: Mark) -> None:
+        real(table, table.refresh(), snapshot, change, mark)
+
+    patch.setattr(swap, "_swap", swap_blindly)
+
+
+def _ignore_a_mark_that_changed_under_apply(patch: pytest.MonkeyPatch) -> None:
+    def attempt(table: Table, change: Change, propose: Propose, place: str) -> Mark:
+        snapshot = swap._update(table, change, propose(table.metadata()).mark).apply()
+        proposal = propose(table.metadata())
+        if not proposal.landed:
+            swap.crash.point(f"{place}.applied")
+            swap._swap(table, table.metadata(), snapshot, change, proposal.mark)
+            swap.crash.point(f"{place}.swapped")
+        return proposal.mark
+
+    patch.setattr(commit, "attempt", attempt)
+
+
+def _decide(is_ours: Callable[[Mark | None, Mark], bool]) -> Switch:
+    """Take more marks for our own than exactly ours."""
+
+    def off(patch: pytest.MonkeyPatch) -> None:
+        real = position.decide
+
+        def decide(current: Mark | None, held: Mark, name: str, ancestors: Any) -> Decision:
+            landed = current is not None and current.commit == name
+            taken = held if not landed and is_ours(current, held) else current
+            return real(taken, held, name, ancestors)
+
+        patch.setattr(position, "decide", decide)
+
+    return off
+
+
+def _same_epoch(current: Mark | None, held: Mark) -> bool:
+    return current is not None and current.epoch == held.epoch
+
+
+def _any_mark(current: Mark | None, held: Mark) -> bool:
+    return current is not None
+
+
+def _missing(current: Mark | None, held: Mark) -> bool:
+    return current is None
+
+
+def _keep_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    real = position.next_epoch
+
+    def next_epoch(current: Mark | None, **names: Any) -> Mark:
+        mark = real(current, **names)
+        return replace(mark, epoch=current.epoch) if current else mark
+
+    patch.setattr(position, "next_epoch", next_epoch)
+
+
+def _begin_at_the_start(patch: pytest.MonkeyPatch) -> None:
+    real = position.next_epoch
+
+    def next_epoch(current: Mark | None, **names: Any) -> Mark:
+        return replace(real(current, **names), position=names["start"])
+
+    patch.setattr(position, "next_epoch", next_epoch)
+
+
+def _set_the_mark_afterwards(patch: pytest.MonkeyPatch) -> None:
+    def swap_twice(table: Table, base: Metadata, snapshot: Any, change: Change, mark: Mark) -> None:
+        build = swap.gateway.jvm().org.apache.iceberg.TableMetadata.buildFrom
+        operations = table.java.operations()
+        operations.commit(base.java, build(base.java).setBranchSnapshot(snapshot, change.branch).build())
+        now = table.refresh().java
+        operations.commit(now, build(now).setProperties({change.property: mark.dump()}).build())
+
+    patch.setattr(swap, "_swap", swap_twice)
+
+
+class _Again(Exception):
+    """The batch is to be done again."""
+
+
+def _trust(is_proof: Callable[[CalveError], bool]) -> Switch:
+    """Take a failure for a proof that nothing was written, and do the batch again on the mark found then."""
+
+    def off(patch: pytest.MonkeyPatch) -> None:
+        look, once = Committer._until_certain, Committer.commit
+
+        def until_certain(self: Committer, change: Change, propose: Propose, place: str) -> Mark:
+            if place == "commit":
+                with _proof(is_proof):
+                    return commit.attempt(self.table, change, propose, place)
+            return look(self, change, propose, place)
+
+        def again(self: Committer, staged: Any, to: Any) -> Mark:
+            with suppress(_Again):
+                return once(self, staged, to)
+            found = self._mark(self._reload())
+            if found is not None and self.held is not None and found.writer == self.held.writer:
+                self.held = found
+            return again(self, staged, to)
+
+        patch.setattr(Committer, "_until_certain", until_certain)
+        patch.setattr(Committer, "commit", again)
+
+    return off
+
+
+@contextmanager
+def _proof(is_proof: Callable[[CalveError], bool]) -> Iterator[None]:
+    """Raise _Again for a failure that proves nothing was written; let others be looked at."""
+    try:
+        yield
+    except CalveError as error:
+        if is_proof(error):
+            raise _Again from error
+
+
+def _is_conflict(error: CalveError) -> bool:
+    return isinstance(error, Conflict)
+
+
+def _is_unknown(error: CalveError) -> bool:
+    return isinstance(error, Unavailable) and not isinstance(error, Conflict)
+
+
+def _name_each_attempt_anew(patch: pytest.MonkeyPatch) -> None:
+    real, names = swap.attempt, count(1)
+
+    def attempt(table: Table, change: Change, propose: Propose, place: str) -> Mark:
+        name = f"attempt{next(names)}"
+
+        def renamed(base: Metadata) -> Proposal:
+            proposal = propose(base)
+            return proposal if proposal.landed else Proposal(replace(proposal.mark, commit=name))
+
+        return real(table, change, renamed, place)
+
+    patch.setattr(commit, "attempt", attempt)
+
+
+def _believe_every_lineage(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(position, "lineage", lambda mark, ancestors: Lineage.FOUND)
+
+
+def _believe_a_branch_without_the_commit(patch: pytest.MonkeyPatch) -> None:
+    real = position.lineage
+
+    def lineage(mark: Mark, ancestors: Any) -> Lineage:
+        return real(replace(mark, above=-1), [*ancestors, position.Ancestor(0, None, True)])
+
+    patch.setattr(position, "lineage", lineage)
+
+
+def _take_any_source(patch: pytest.MonkeyPatch) -> None:
+    real = Committer.seen
+
+    def seen(self: Committer, source: str, base: Metadata | None = None) -> Mark | None:
+        mark = self._mark(base or self.table.metadata())
+        return real(self, mark.source if mark else source, base)
+
+    patch.setattr(Committer, "seen", seen)
+
+
+def _do_not(name: str) -> Switch:
+    """Leave out a method of the committer."""
+
+    def off(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(Committer, name, lambda self, *arguments: None)
+
+    return off
+
+
+def _rename_freely(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(position, "others", lambda *arguments: [])
+
+
+def _miss_no_mark(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(position, "is_orphaned", lambda *arguments: False)
+
+
+_QUIET = ("append", "compact", "edit")
+_RIVALS = ("start other", "commit other", "start other")
+
+IN_THE_MODEL = (
+    Protection(
+        "decide on the swapped base",
+        ("model", "interleaved"),
+        (truth.SILENT, truth.NO_DUPLICATE, truth.EPOCH_GROWS, truth.POSITION_GROWS),
+        _judge_before_apply,
+        {"deeds": _RIVALS, "amidst": _RIVALS, "repairs": False},
+    ),
+    Protection(
+        "swap the base that was judged",
+        ("model", "interleaved"),
+        (truth.ACKNOWLEDGED, truth.NO_LOSS),
+        _swap_on_whatever_is_there,
+        {"deeds": _RIVALS, "amidst": _RIVALS, "repairs": False},
+    ),
+    Protection(
+        "attempt again when the mark changed under apply",
+        ("model", "interleaved"),
+        (truth.PROPERTY_IS_SUMMARY,),
+        _ignore_a_mark_that_changed_under_apply,
+        {"deeds": _RIVALS, "amidst": _RIVALS, "repairs": False},
+    ),
+    Protection(
+        "compare the mark",
+        ("model", "warm", "interleaved"),
+        (truth.SILENT, truth.NO_DUPLICATE, truth.EPOCH_GROWS, truth.POSITION_GROWS),
+        _decide(_any_mark),
+        {"deeds": _RIVALS, "amidst": _RIVALS, "repairs": False},
+    ),
+    Protection(
+        "compare the writer, not only the epoch",
+        ("model",),
+        (truth.SILENT, truth.NO_DUPLICATE, truth.POSITION_GROWS, truth.NO_LOSS),
+        _decide(_same_epoch),
+        {
+            "deeds": ("recreate", "expire", "append", "remove mark", *_RIVALS),
+            "amidst": ("recreate", "expire"),
+            "styles": ("rest",),
+        },
+    ),
+    Protection(
+        "a mark that is missing is not ours",
+        ("model", "warm"),
+        (truth.NO_LOSS, truth.EPOCH_GROWS),
+        _decide(_missing),
+        {"deeds": ("recreate", "remove mark", "append", "expire"), "styles": ("rest",)},
+    ),
+    Protection(
+        "take a new epoch",
+        ("model", "warm", "interleaved"),
+        (truth.EPOCH_GROWS,),
+        _keep_the_epoch,
+        {"deeds": _RIVALS, "repairs": False},
+    ),
+    Protection(
+        "begin at the mark",
+        ("model", "warm", "cold"),
+        (truth.POSITION_GROWS, truth.NO_DUPLICATE),
+        _begin_at_the_start,
+        {"deeds": _RIVALS, "repairs": False},
+    ),
+    Protection(
+        "mark in the same commit",
+        ("model", "warm", "cold"),
+        (truth.PROPERTY_IS_SUMMARY, truth.TOGETHER, truth.NO_DUPLICATE, truth.ADDED_ONCE),
+        _set_the_mark_afterwards,
+        {"deeds": _QUIET, "repairs": False},
+    ),
+    Protection(
+        "look after a conflict",
+        ("model", "warm"),
+        (truth.NO_DUPLICATE, truth.ADDED_ONCE),
+        _trust(_is_conflict),
+        {"deeds": _QUIET, "answers": ("fine", "conflict landed"), "repairs": False},
+    ),
+    Protection(
+        "look after an unknown end",
+        ("model", "warm"),
+        (truth.NO_DUPLICATE, truth.ADDED_ONCE),
+        _trust(_is_unknown),
+        {"deeds": _QUIET, "answers": ("fine", "lost", "late 1"), "repairs": False},
+    ),
+    Protection(
+        "one commit id for all attempts of a batch",
+        ("model", "warm"),
+        (truth.FENCED_BY_OTHERS,),
+        _name_each_attempt_anew,
+        {"deeds": _QUIET, "amidst": _QUIET, "answers": ("fine", "lost"), "repairs": False},
+    ),
+    Protection(
+        "check for a roll-back",
+        ("model", "warm", "interleaved"),
+        (truth.NO_LOSS,),
+        _believe_every_lineage,
+        {"deeds": ("roll back", "append"), "amidst": ("roll back", "append")},
+    ),
+    Protection(
+        "tell a roll-back from expiry",
+        ("model", "warm"),
+        (truth.NO_LOSS,),
+        _believe_a_branch_without_the_commit,
+        {"deeds": ("roll back", "append"), "amidst": ("roll back", "append")},
+    ),
+    Protection(
+        "source identity",
+        ("model", "warm", "cold"),
+        (truth.ONE_SOURCE, truth.NO_LOSS),
+        _take_any_source,
+        {"deeds": _QUIET, "sources": "st", "repairs": False},
+    ),
+    Protection(
+        "notice a renamed sink",
+        ("model", "warm"),
+        (truth.NO_DUPLICATE,),
+        _rename_freely,
+        {"deeds": _QUIET},
+    ),
+    Protection(
+        "notice that the mark is gone",
+        ("model", "warm"),
+        (truth.POSITION_GROWS, truth.NO_DUPLICATE, truth.EPOCH_GROWS),
+        _miss_no_mark,
+        {"deeds": ("remove mark", "append"), "repairs": False},
+    ),
+    Protection(
+        "read the mark back",
+        ("model", "warm"),
+        (truth.ACKNOWLEDGED,),
+        _do_not("_read_back"),
+        {"deeds": _QUIET, "keeps_properties": (False,), "repairs": False},
+    ),
+)
+
+ELSEWHERE = (
+    Protection("the writer deletes no file", ("warm", "cold"), ("every file of a retained snapshot exists",)),
+    Protection("no retry by the library", ("warm",), ("every file of a retained snapshot exists",)),
+    Protection("independent row count", ("warm",), ("counters add up",)),
+    Protection("look up again when files moved", ("warm", "interleaved"), ("state equals the change log",)),
+    Protection("the source still has the position", ("warm", "cold"), (truth.NO_LOSS,)),
+    Protection("acknowledge only after the commit", ("cold",), (truth.NO_LOSS,)),
+    Protection("the batch in flight outlives a stop", ("cold",), ("a finished stop ends with 0",)),
+    Protection("Java's errors are told apart", ("warm",), (truth.NO_DUPLICATE,)),
+)
+"""Protections that the model cannot see: it has no storage, no Java, no rows being decoded and no process."""
+
+PROTECTIONS = IN_THE_MODEL + ELSEWHERE
