@@ -7,6 +7,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from itertools import takewhile
 from typing import Any
 
 Position = Mapping[str, Any]
@@ -81,18 +82,22 @@ def _is_sound(mark: Mark) -> bool:
 
 @dataclass(frozen=True)
 class Ancestor:
-    """One snapshot on the way back from the head of a branch, and whether another came before it."""
+    """One snapshot on the way back from the head of a branch, and the commit that its summary tells of."""
 
     sequence: int
-    commit: str | None
-    has_parent: bool
+    continues: bool = False
+    """Whether others came before it, retained or not."""
     sink: str | None = None
+    epoch: int = 0
+    commit: str | None = None
+    digest: str | None = None
 
 
 class Lineage(Enum):
     """Whether a mark's commit is still part of the branch."""
 
     FOUND = "found"
+    EDITED = "edited"
     ROLLED_BACK = "rolled back"
     EXPIRED = "expired"
 
@@ -106,11 +111,21 @@ def lineage(mark: Mark, ancestors: Iterable[Ancestor]) -> Lineage:
     for ancestor in ancestors:
         last = ancestor
         if ancestor.commit == mark.commit:
-            return Lineage.FOUND
+            return Lineage.FOUND if ancestor.digest in (None, mark.digest()) else Lineage.EDITED
         if ancestor.sequence <= mark.above:
             return Lineage.ROLLED_BACK
-    broken = last is not None and last.has_parent
-    return Lineage.EXPIRED if broken else Lineage.ROLLED_BACK
+    return Lineage.EXPIRED if last is not None and last.continues else Lineage.ROLLED_BACK
+
+
+def has_commit(commit: str, above: int, ancestors: Iterable[Ancestor]) -> bool:
+    """Whether the branch has `commit` among its snapshots above the sequence number `above`."""
+    return any(found.commit == commit for found in takewhile(lambda one: one.sequence > above, ancestors))
+
+
+def last_epoch(name: str, ancestors: Iterable[Ancestor]) -> int:
+    """The newest epoch of the sink whose mark is the property `name`, as the retained summaries tell it."""
+    sink = name.removeprefix(PREFIX)
+    return max((ancestor.epoch for ancestor in ancestors if ancestor.sink == sink), default=0)
 
 
 class Decision(Enum):
@@ -134,11 +149,14 @@ def decide(current: Mark | None, held: Mark, commit: str, ancestors: Iterable[An
 
 
 def next_epoch(
-    current: Mark | None, *, writer: str, source: str, start: Position, commit: str, above: int
+    current: Mark | None, *, writer: str, source: str, start: Position, commit: str, above: int, past: int = 0
 ) -> Mark:
-    """The mark of a writer that starts on a base whose mark is `current`; it begins where that one stands."""
-    epoch = current.epoch + 1 if current else 1
-    return Mark(epoch, writer, source, current.position if current else start, commit, above)
+    """The mark of a writer that starts on a base whose mark is `current`; it begins where that one stands.
+
+    `past` is the last epoch that is known where there is no mark.
+    """
+    epoch = current.epoch if current else past
+    return Mark(epoch + 1, writer, source, current.position if current else start, commit, above)
 
 
 def is_orphaned(name: str, ancestors: Iterable[Ancestor]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from calve import gateway
+from calve.errors import CalveError
 from calve.iceberg import java
 from calve.iceberg.failures import translated
 from calve.iceberg.name import TableName
@@ -63,8 +64,16 @@ class Catalog:
         for depth in range(1, len(namespace) + 1):
             part = namespace[:depth]
             if not self.has_namespace(part):
-                with translated(f"create namespace '{'.'.join(part)}'", tolerate="AlreadyExistsException"):
-                    self._java.createNamespace(self._namespace(part))
+                self._create_one_namespace(part)
+
+    def _create_one_namespace(self, namespace: Sequence[str]) -> None:
+        try:
+            with translated(f"create namespace '{'.'.join(namespace)}'"):
+                self._java.createNamespace(self._namespace(namespace))
+        except CalveError:
+            # Catalogs do not agree on what they raise where another process was faster.
+            if not self.has_namespace(namespace):
+                raise
 
     def create(
         self,
@@ -81,8 +90,12 @@ class Catalog:
         builder = builder.withSortOrder(self._sort_order(java_schema, sort))
         for key, value in properties.items():
             builder = builder.withProperty(key, value)
-        with translated(f"create table '{name}'", tolerate="AlreadyExistsException"):
-            builder.create()
+        try:
+            with translated(f"create table '{name}'"):
+                builder.create()
+        except CalveError:
+            if not self.has_table(name):
+                raise
         return self.load(name)
 
     def _identifier(self, name: TableName) -> Any:

@@ -21,8 +21,8 @@ _KINDS: tuple[tuple[str, type[CalveError]], ...] = (
 
 
 @contextmanager
-def translated(what: str, tolerate: str = "") -> Iterator[None]:
-    """Turn what Java raises inside into our own errors, but for the class that is tolerated."""
+def translated(what: str) -> Iterator[None]:
+    """Turn what Java raises inside into our own errors."""
     try:
         yield
     except CalveError:
@@ -30,10 +30,7 @@ def translated(what: str, tolerate: str = "") -> Iterator[None]:
     except Exception as error:
         if not gateway.is_foreign(error):
             raise
-        text = gateway.trace(error)
-        if tolerate and re.search(rf"{_PACKAGE}{tolerate}\b", text):
-            return
-        raise _translate(text, what) from error
+        raise _translate(gateway.trace(error), what) from error
 
 
 def _translate(text: str, what: str) -> CalveError:

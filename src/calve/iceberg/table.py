@@ -12,7 +12,15 @@ from calve import gateway, schema
 from calve.iceberg.failures import translated
 from calve.iceberg.name import TableName
 from calve.partitioning import PartitionField
-from calve.position import SUMMARY_COMMIT, SUMMARY_SINK, Ancestor, Mark, parse
+from calve.position import (
+    SUMMARY_COMMIT,
+    SUMMARY_DIGEST,
+    SUMMARY_EPOCH,
+    SUMMARY_SINK,
+    Ancestor,
+    Mark,
+    parse,
+)
 
 
 @dataclass(frozen=True)
@@ -88,9 +96,8 @@ class Metadata:
         """The snapshots of `branch`, newest first, as far as they are retained."""
         snapshot = self.head(branch)
         while snapshot is not None:
-            parent, summary = snapshot.parentId(), snapshot.summary()
-            commit, sink = summary.get(SUMMARY_COMMIT), summary.get(SUMMARY_SINK)
-            yield Ancestor(snapshot.sequenceNumber(), commit, parent is not None, sink)
+            parent = snapshot.parentId()
+            yield _ancestor(snapshot, parent)
             snapshot = None if parent is None else self.java.snapshot(parent)
 
     def snapshots(self) -> list[Snapshot]:
@@ -113,6 +120,20 @@ class Table:
         """Load the metadata again and return it."""
         with translated(f"load table '{self.name}'"):
             return Metadata(self.java.operations().refresh())
+
+
+def _ancestor(java: Any, parent: int | None) -> Ancestor:
+    summary = java.summary()
+    return Ancestor(
+        sequence=java.sequenceNumber(),
+        # Some engines take an expired parent away; files that this snapshot did not add tell that it had one.
+        continues=parent is not None
+        or summary.get("total-data-files") != summary.get("added-data-files", "0"),
+        sink=summary.get(SUMMARY_SINK),
+        epoch=int(summary.get(SUMMARY_EPOCH) or 0),
+        commit=summary.get(SUMMARY_COMMIT),
+        digest=summary.get(SUMMARY_DIGEST),
+    )
 
 
 def _partition_field(transform: str, column: str) -> PartitionField:

@@ -50,8 +50,11 @@ class Committer:
             return None
         if mark.source != source:
             raise refusals.other_source(self.table.name, self.sink_id, mark, source)
-        if position.lineage(mark, base.ancestors(self.branch)) is Lineage.ROLLED_BACK:
+        found = position.lineage(mark, base.ancestors(self.branch))
+        if found is Lineage.ROLLED_BACK:
             raise refusals.rolled_back(self.table.name, self.sink_id, self.branch)
+        if found is Lineage.EDITED:
+            raise refusals.edited(self.table.name, self.sink_id)
         return mark
 
     def fence(self, source: str, start: Position) -> Mark:
@@ -95,37 +98,46 @@ class Committer:
     def _take_epoch(
         self, source: str, start: Position, seen: Callable[[Metadata], Mark | None], reason: Mapping[str, str]
     ) -> Mark:
-        commit = str(uuid.uuid4())
+        commit, first = str(uuid.uuid4()), self.table.metadata().last_sequence
 
         def propose(base: Metadata) -> Proposal:
             current = self._mark(base, sound=not reason)
             if current is not None and current.commit == commit:
                 return Proposal(current, landed=True)
+            if position.has_commit(commit, first, base.ancestors(self.branch)):
+                raise self._overtaken(current)
             names = {"writer": self._writer, "source": source, "commit": commit}
-            return Proposal(position.next_epoch(seen(base), start=start, above=base.last_sequence, **names))
+            past = 0 if current else position.last_epoch(self._property, base.ancestors(self.branch))
+            above = base.last_sequence
+            return Proposal(position.next_epoch(seen(base), start=start, above=above, past=past, **names))
 
         self.held = self._until_certain(self._change(None, reason), propose, "fence")
-        self._read_back(self.held)
         return self.held
+
+    def _overtaken(self, current: Mark | None) -> CalveError:
+        """Our epoch is in the table and its mark is not: somebody has replaced it, or the catalog lost it."""
+        if current is None:
+            return refusals.dropped(self.table.name, self._property)
+        return refusals.fenced(self.table.name, self.sink_id, self.held, current)
 
     def _until_certain(self, change: Change, propose: Propose, place: str) -> Mark:
         """Attempt until the table itself says that the commit is in it, or that it never will be.
 
-        No failure is taken for a proof that nothing was written, not even a conflict: an attempt may have
-        landed and been answered wrongly. So each failure is followed by a look at the table.
+        No answer is taken for a proof, neither a conflict (the attempt may have landed) nor a success (a
+        proxy may have answered it). So each attempt is followed by a look at the table.
         """
         self._check_size(propose(self.table.metadata()).mark)
         while True:
+            failure: CalveError = refusals.not_shown(self.table.name)
             try:
-                mark = attempt(self.table, change, propose, place)
+                attempt(self.table, change, propose, place)
             except CalveError as error:
-                proposal = propose(self._reload())
-                if not proposal.landed:
-                    self._wait_or_raise(error)
-                    continue
-                mark = proposal.mark
-            self._patience.recovered()
-            return mark
+                failure = error
+            proposal = propose(self._reload())
+            if proposal.landed:
+                self._patience.recovered()
+                return proposal.mark
+            self._wait_or_raise(failure)
 
     def _reload(self) -> Metadata:
         while True:
@@ -150,13 +162,6 @@ class Committer:
             if not sound:
                 return None
             raise refusals.unreadable(self.table.name, self.sink_id, str(error)) from error
-
-    def _read_back(self, mark: Mark) -> None:
-        current = self._mark(self._reload())
-        if current is None:
-            raise refusals.dropped(self.table.name, self._property)
-        if current != mark:
-            raise refusals.fenced(self.table.name, self.sink_id, mark, current)
 
     def _check_size(self, mark: Mark) -> None:
         size = len(mark.dump().encode())

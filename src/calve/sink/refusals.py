@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calve.errors import ConfigurationError, DataRefused, Fenced, StartRefused
+from calve.errors import ConfigurationError, DataRefused, Fenced, StartRefused, Unavailable
 from calve.iceberg.name import TableName
 from calve.position import MARK_LIMIT, Mark
 
@@ -45,6 +45,21 @@ def mark_gone(table: TableName, sink_id: str, name: str) -> StartRefused:
     return StartRefused(
         f"Cannot continue table '{table}': it has commits of '{sink_id}' and no table property '{name}', so "
         "nothing tells how far its source was read",
+    )
+
+
+def edited(table: TableName, sink_id: str) -> StartRefused:
+    """The mark and the summary of its commit do not say the same."""
+    return StartRefused(
+        f"Cannot use the mark of '{sink_id}' in table '{table}': it differs from what its commit wrote, "
+        "as after an edit by hand"
+    )
+
+
+def not_shown(table: TableName) -> Unavailable:
+    """The catalog answered that it committed."""
+    return Unavailable(
+        f"Cannot commit to table '{table}': its catalog says that it did, and the table does not show it"
     )
 
 
