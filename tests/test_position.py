@@ -13,7 +13,7 @@ HELD = Mark(epoch=3, writer="w3", source="kafka:c", position={"row": 10}, commit
 def chain(*snapshots: tuple[int, str | None], broken: bool = False) -> list[Ancestor]:
     last = len(snapshots) - 1
     return [
-        Ancestor(sequence, commit, index < last or broken)
+        Ancestor(sequence, index < last or broken, commit=commit)
         for index, (sequence, commit) in enumerate(snapshots)
     ]
 
@@ -131,10 +131,31 @@ def test_a_mark_of_another_branch_is_no_renamed_pipeline():
 
 
 def test_commits_of_a_sink_without_its_mark_are_noticed():
-    ours = [Ancestor(9, "c10", True, "orders"), Ancestor(8, None, False)]
+    ours = [Ancestor(9, True, "orders", 3, "c10"), Ancestor(8)]
     assert position.is_orphaned("calve.sink.orders", ours)
     assert not position.is_orphaned("calve.sink.orders.audit", ours)
     assert not position.is_orphaned("calve.sink.returns", ours)
+
+
+def test_a_mark_that_says_something_else_than_its_commit_was_edited():
+    written = [Ancestor(8, False, "orders", 3, "c10", HELD.digest())]
+    assert lineage(HELD, written) is Lineage.FOUND
+    moved = Mark(3, "w3", "kafka:c", {"row": 99}, "c10", 7)
+    assert lineage(moved, written) is Lineage.EDITED
+
+
+def test_a_commit_is_looked_for_only_above_where_it_can_be():
+    snapshots = chain((9, None), (8, "f4"), (7, None), (6, "f4"))
+    assert position.has_commit("f4", 7, snapshots)
+    assert not position.has_commit("f4", 8, snapshots)
+
+
+def test_without_a_mark_the_next_epoch_follows_those_of_the_branch():
+    snapshots = [Ancestor(9, True, "returns", 9, "x"), Ancestor(8, True, "orders", 4, "y"), Ancestor(7)]
+    past = position.last_epoch("calve.sink.orders", snapshots)
+    assert past == 4
+    mark = next_epoch(None, writer="w", source="s", start={}, commit="c", above=9, past=past)
+    assert mark.epoch == 5
 
 
 @given(
