@@ -57,6 +57,7 @@ _BOUNDLESS = 2**31 - 1
 
 _OTHER_CODES = {
     0: "done; a stop that was asked for and finished included",
+    1: "`verify` has findings",
     2: "only `plan --exit-code`: a run would change something",
 }
 _CUT_OFF = {130: "Ctrl-C", 143: "SIGTERM"}

@@ -33,7 +33,14 @@ def translated(what: str) -> Iterator[None]:
         raise _translate(gateway.trace(error), what) from error
 
 
+_NO_STORE = re.compile(
+    r"Cannot (?:initialize|find constructor|load).*FileIO|NoClassDefFoundError: (?:software/amazon|com/(?:google/cloud|azure))"
+)
+
+
 def _translate(text: str, what: str) -> CalveError:
+    if _NO_STORE.search(text):
+        return ConfigurationError(f"Cannot {what}: it is in an object store, and those are not available yet")
     for names, kind in _KINDS:
         match = re.search(rf"{_PACKAGE}(?:{names})\b:?[ \t]*(.*)", text)
         if match:
