@@ -220,7 +220,6 @@ def _believe_a_success(patch: pytest.MonkeyPatch) -> None:
         return look(self, change, propose, place)
 
     patch.setattr(Committer, "_until_certain", until_certain)
-    patch.setattr(Committer, "_read_back", lambda self, mark: None, raising=False)
 
 
 def _believe_every_lineage(patch: pytest.MonkeyPatch) -> None:
@@ -231,9 +230,27 @@ def _believe_a_branch_without_the_commit(patch: pytest.MonkeyPatch) -> None:
     real = position.lineage
 
     def lineage(mark: Mark, ancestors: Any) -> Lineage:
-        return real(replace(mark, above=-1), [*ancestors, position.Ancestor(0, None, True)])
+        return real(replace(mark, above=-1), [*ancestors, position.Ancestor(0, continues=True)])
 
     patch.setattr(position, "lineage", lineage)
+
+
+def _believe_an_edited_mark(patch: pytest.MonkeyPatch) -> None:
+    real = position.lineage
+
+    def lineage(mark: Mark, ancestors: Any) -> Lineage:
+        found = real(mark, ancestors)
+        return Lineage.FOUND if found is Lineage.EDITED else found
+
+    patch.setattr(position, "lineage", lineage)
+
+
+def _take_an_epoch_twice(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(position, "has_commit", lambda *arguments: False)
+
+
+def _count_epochs_anew(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(position, "last_epoch", lambda *arguments: 0)
 
 
 def _take_any_source(patch: pytest.MonkeyPatch) -> None:
@@ -300,7 +317,7 @@ IN_THE_MODEL = (
     Protection(
         "a mark that is missing is not ours",
         ("model", "warm"),
-        (truth.NO_LOSS, truth.EPOCH_GROWS),
+        (truth.NO_LOSS, truth.EPOCH_GROWS, truth.SILENT),
         _decide(_missing),
         {"deeds": ("recreate", "remove mark", "append", "expire"), "styles": ("rest",)},
     ),
@@ -382,11 +399,39 @@ IN_THE_MODEL = (
         {"deeds": ("remove mark", "append"), "repairs": False},
     ),
     Protection(
+        "look after a success",
+        ("model", "warm"),
+        (truth.ACKNOWLEDGED,),
+        _believe_a_success,
+        {"deeds": _QUIET, "answers": ("fine", "phantom"), "repairs": False},
+    ),
+    Protection(
         "read the mark back",
         ("model", "warm"),
         (truth.ACKNOWLEDGED,),
         _believe_a_success,
         {"deeds": _QUIET, "keeps_properties": (False,), "repairs": False},
+    ),
+    Protection(
+        "notice an edited mark",
+        ("model", "warm"),
+        (truth.NO_LOSS,),
+        _believe_an_edited_mark,
+        {"deeds": ("move mark", "append"), "repairs": False},
+    ),
+    Protection(
+        "notice that an epoch taken unseen was overtaken",
+        ("model", "warm"),
+        (truth.SILENT, truth.POSITION_GROWS),
+        _take_an_epoch_twice,
+        {"deeds": _RIVALS, "amidst": ("go dark", *_RIVALS), "answers": ("lost", "fine"), "repairs": False},
+    ),
+    Protection(
+        "number epochs after those of the branch",
+        ("model", "warm"),
+        (truth.EPOCH_GROWS,),
+        _count_epochs_anew,
+        {"deeds": ("remove mark", "break mark", "append")},
     ),
 )
 

@@ -302,13 +302,19 @@ class Append:
 
 
 def following(
-    catalog: Catalog, version: Version, branch: str, added: tuple[File, ...], said: Mapping[str, str] = {}
+    catalog: Catalog,
+    version: Version,
+    branch: str,
+    added: tuple[File, ...],
+    said: Mapping[str, str] = {},
+    is_rewrite: bool = False,
 ) -> Snapshot:
-    """A snapshot that adds files to the head of a branch."""
+    """A snapshot that adds files to the head of a branch, or puts them in the place of all others."""
     head = version.head(branch)
-    live = (head.live if head else ()) + added
+    live = added if is_rewrite or head is None else head.live + added
+    counts = {"total-data-files": str(len(live))} | ({"added-data-files": str(len(added))} if added else {})
     parent = head.id if head else None
-    return Snapshot(catalog.number(), parent, version.last + 1, dict(said), added, live)
+    return Snapshot(catalog.number(), parent, version.last + 1, {**said, **counts}, added, live)
 
 
 def jvm() -> Any:

@@ -23,10 +23,6 @@ def test_no_invariant_breaks_in_3000_longer_histories():
     assert_fired(figures)
 
 
-def test_a_catalog_that_answers_success_without_applying_costs_no_row():
-    print(search(Profile(answers=("fine", "phantom", "lost", "conflict")), examples=60, steps=30))
-
-
 def assert_fired(figures):
     """Every fault that can be planned has really happened, and every error it leads to was seen."""
     errors = ("Fenced", "StartRefused", "TryAgain", "NotPermitted", "ConfigurationError", "arrived")

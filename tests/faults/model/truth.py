@@ -73,8 +73,6 @@ class Truth:
         self.broken: InvariantBroken | None = None
         self.acknowledged: set[str] = set()
         self.is_excused = False
-        self.is_strict = False
-        self._is_epoch_lost = False
         self._catalog = catalog
         self._sink = sink
         self._property = property_name
@@ -95,7 +93,7 @@ class Truth:
         if swap.snapshot is not None:
             self._add(swap.snapshot)
         if self._property in swap.values:
-            self._move(Mark(**json.loads(swap.values[self._property])), self._had_mark(swap.base))
+            self._move(Mark(**json.loads(swap.values[self._property])))
 
     def branch_moved(self) -> None:
         """An operator moved the branch: what that took away is gone by intent."""
@@ -122,29 +120,24 @@ class Truth:
         commits = before.commits | {snapshot.said[SUMMARY_COMMIT]}
         self._standings[snapshot.id] = replace(before, commits=commits, files=before.files | names)
 
-    def _had_mark(self, base: Version) -> bool:
-        return base.values.get(self._property, "").startswith("{")
-
-    def _move(self, mark: Mark, had_mark: bool) -> None:
+    def _move(self, mark: Mark) -> None:
         """The mark moved; judge the step from the one before it on the branch."""
         head = self._catalog.current.head(self._branch)
         assert head is not None
         before = self._standings[head.id]
         is_decided = REASON in head.said
         self._judge(before, mark, is_decided)
-        self._is_epoch_lost |= is_decided and not had_mark
-        if self.is_strict or not self._is_epoch_lost:
-            self._judge_epoch(before.mark, mark)
+        self._judge_epoch(before.mark, mark)
         expected = Counter(live_rows(head)) if is_decided else before.expected + Counter(_due(before, mark))
         past = before.past
         if before.mark and before.mark.writer != mark.writer:
-            past = (past | {before.mark.writer}) - {mark.writer}
+            past = past | {before.mark.writer}
         self._standings[head.id] = replace(before, mark=mark, expected=expected, past=past)
         self.is_excused = False
 
     def _judge(self, before: Standing, mark: Mark, is_decided: bool) -> None:
         old = before.mark
-        if mark.writer in before.past and (self.is_strict or mark.epoch == old.epoch):
+        if mark.writer in before.past:
             self.fail(SILENT, mark)
         if old is None:
             if not is_decided and mark.position["row"] != 0:

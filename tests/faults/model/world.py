@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -39,7 +38,7 @@ PLACES = (
 
 DEEDS = (
     *("crash", "start other", "commit other", "append", "compact", "expire", "roll back", "replace"),
-    *("edit", "remove mark", "break mark", "recreate", "go dark", "go stale", "arrive"),
+    *("edit", "remove mark", "break mark", "move mark", "recreate", "go dark", "go stale", "arrive"),
 )
 
 Event = tuple[str, str, int]
@@ -76,6 +75,7 @@ class World:
         self.moves = 0
         self._events: list[Event] = []
         self._acting = 0
+        self._is_repairing = False
         self._now = 0.0
         self._files = count(1)
         self._patch = pytest.MonkeyPatch()
@@ -104,7 +104,7 @@ class World:
         self.processes[number] = None
 
         def work() -> None:
-            process = Process(self._committer(), source, self.moves)
+            process = Process(self.committer(), source, self.moves)
             process.committer.seen(source)
             mark = process.committer.fence(source, START)
             self._acknowledge(mark, process)
@@ -149,7 +149,7 @@ class World:
         """Start a process that does not run; if that is refused, the operator may decide at once."""
         if self.processes[number] is None:
             self.start(number)
-        if self.processes[number] is None and is_decided:
+        if self.processes[number] is None and is_decided and not self._is_repairing:
             self.repair(restart)
             self.start(number)
 
@@ -163,13 +163,13 @@ class World:
             return
 
         def work() -> None:
-            committer = self._committer("renamed")
+            committer = self.committer("renamed")
             committer.fence(mark.source, START)
             committer.commit(Staged((File("renamed", rows(mark.source, 0, 3)),), 3, 1), {"row": 3})
 
         self._attempt(work)
 
-    def _committer(self, sink_id: str = SINK) -> Committer:
+    def committer(self, sink_id: str = SINK) -> Committer:
         patience = Patience(RETRY_FOR, sleep=self._sleep, clock=lambda: self._now)
         table = patience.keep_trying(lambda: Table(NAME, JavaTable(self.catalog)))
         return Committer(table, sink_id, self.branch, patience)
@@ -200,8 +200,6 @@ class World:
         return False
 
     def _acknowledge(self, mark: Mark, process: Process) -> None:
-        if self.catalog.fired["phantom"]:
-            return
         if not self.catalog.keeps_properties:
             self.truth.fail(ACKNOWLEDGED, "a mark that the catalog did not keep")
         if self.moves == process.moves or mark.commit in self.truth.standing().commits:
@@ -210,14 +208,11 @@ class World:
     def _check_fenced(self) -> None:
         """A writer was fenced: somebody else must have done that."""
         process = self.processes[self._acting]
-        if process is None or process.moves != self.moves or self._reads_lie():
+        if process is None or process.moves != self.moves or self.catalog.fired["stale"]:
             return
         mark = self.mark()
         if mark is not None and mark.writer == process.writer:
             self.truth.fail(FENCED_BY_OTHERS, mark)
-
-    def _reads_lie(self) -> bool:
-        return bool(self.catalog.fired["phantom"] or self.catalog.fired["stale"])
 
     def _sleep(self, seconds: float) -> None:
         self._now += seconds
@@ -278,7 +273,7 @@ class World:
         if mark is None:
             return held is not None and not is_orphaned(self.property, ancestors)
         is_behind = held != mark
-        return is_behind and lineage(mark, ancestors) is not Lineage.ROLLED_BACK
+        return is_behind and lineage(mark, ancestors) in (Lineage.FOUND, Lineage.EXPIRED)
 
     def _append(self, number: int = 0) -> None:
         version = self.catalog.current
@@ -291,9 +286,7 @@ class World:
         if head is None or not head.live:
             return
         merged = File(f"compacted{next(self._files)}", tuple(row for f in head.live for row in f.rows))
-        snapshot = replace(
-            following(self.catalog, self.catalog.current, self.branch, (merged,)), live=(merged,)
-        )
+        snapshot = following(self.catalog, self.catalog.current, self.branch, (merged,), is_rewrite=True)
         self._follow(snapshot, self.branch)
 
     def _follow(self, snapshot: Snapshot, branch: str) -> None:
@@ -339,13 +332,14 @@ class World:
         ):
             self._disturbed()
 
-    def move_mark(self, row: int) -> None:
+    def _move_mark(self, number: int = 0) -> None:
         """Somebody edits the position of the mark by hand."""
         mark = self.mark()
-        assert mark is not None
-        edited = json.dumps({**json.loads(mark.dump()), "position": {"row": row}})
-        self._become(self.catalog.current.with_values({self.property: edited}), is_hiding=True)
-        self._disturbed()
+        if mark is None:
+            return
+        moved = mark.moved(position={"row": mark.position["row"] + 3}, commit=mark.commit, above=mark.above)
+        if self._become(self.catalog.current.with_values({self.property: moved.dump()})):
+            self._disturbed()
 
     def _disturbed(self) -> None:
         self.moves += 1
@@ -378,31 +372,29 @@ class World:
     ) -> None:
         """Decide a start that is refused: go on behind the mark, or begin where the branch really stands."""
         mark, standing = self.mark(), self.truth.standing()
-        if standing.mark is None if mark is None else not self._is_rolled_back(mark):
+        trouble = self._lineage(mark) if mark else None
+        if standing.mark is None if mark is None else trouble in (Lineage.FOUND, Lineage.EXPIRED):
             return
-        restart = restart or mark is None
+        restart = restart or trouble is not Lineage.ROLLED_BACK
         to = (standing.row or 0) if restart else mark.position["row"]
         known = standing.mark if restart else mark
         source = known.source if known else "s"
         reason = "restarted" if restart else "accepted a rollback"
 
         def work() -> None:
-            self._committer().decide_start(source, {"row": to}, reason)
+            self.committer().decide_start(source, {"row": to}, reason)
 
         before = self._events, self.catalog.answers
-        self._events, self.catalog.answers = list(events), deque(answers)
+        self._events, self.catalog.answers, self._is_repairing = list(events), deque(answers), True
         self.fired[reason] += self._attempt(work)
-        self._events, self.catalog.answers = before
+        (self._events, self.catalog.answers), self._is_repairing = before, False
 
     def accept_source(self, source: str) -> None:
         """Go on behind the mark with another source."""
         mark = self.mark()
-        if mark is None or mark.source == source or self._is_rolled_back(mark):
+        if mark is None or mark.source == source or self._lineage(mark) is not Lineage.FOUND:
             return
-        self._attempt(
-            lambda: self._committer().decide_start(source, mark.position, "accepted another source")
-        )
+        self._attempt(lambda: self.committer().decide_start(source, mark.position, "accepted another source"))
 
-    def _is_rolled_back(self, mark: Mark) -> bool:
-        ancestors = Metadata(self.catalog.current).ancestors(self.branch)
-        return lineage(mark, ancestors) is Lineage.ROLLED_BACK
+    def _lineage(self, mark: Mark) -> Lineage:
+        return lineage(mark, Metadata(self.catalog.current).ancestors(self.branch))
