@@ -34,7 +34,8 @@ def translated(what: str) -> Iterator[None]:
 
 
 _NO_STORE = re.compile(
-    r"Cannot (?:initialize|find constructor|load).*FileIO|NoClassDefFoundError: (?:software/amazon|com/(?:google/cloud|azure))"
+    r"Cannot (?:initialize|find constructor|load).*FileIO"
+    r"|NoClassDefFoundError: (?:software/amazon|com/(?:google/cloud|azure))"
 )
 
 
