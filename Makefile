@@ -28,13 +28,13 @@ demo: ready ## Set up, then stream generated orders into a local Iceberg table a
 .PHONY: test
 test: setup lint ## Set up, then run every test but the full counts, with coverage (fails below 90 %)
 	@rm -rf .cache/coverage && mkdir -p .cache/coverage
-	$(BIN)/coverage run -m pytest -m "not full"
+	$(BIN)/coverage run -m pytest -m "not full" --durations=12
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
 .PHONY: test-fast
 test-fast: .venv/.test ## The tests that need neither Spark nor a server, in seconds
-	$(BIN)/python -m pytest -q -m "$(FAST)"
+	$(BIN)/python -m pytest -q -m "$(FAST)" --ignore tests/faults
 
 .PHONY: test-all
 test-all: setup lint ## Every test, full counts included

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -71,8 +71,11 @@ def raised_in_spark(place: Any, reason: str) -> Any:
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Turn what Java and Spark raise inside into our own errors; `what` completes "Cannot …"."""
+def translated(what: str, own: Callable[[str, str], CalveError] | None = None) -> Iterator[None]:
+    """Turn what Java and Spark raise inside into our own errors; `what` completes "Cannot …".
+
+    `own` makes the error of a stack trace, where the caller knows more kinds than `classify`.
+    """
     try:
         yield
     except CalveError:
@@ -80,7 +83,7 @@ def translated(what: str) -> Iterator[None]:
     except Exception as error:
         if not is_foreign(error):
             raise
-        raise translate(error, what) from error
+        raise (own or classify)(trace(error), what) from error
 
 
 def translate(error: BaseException, what: str) -> CalveError:

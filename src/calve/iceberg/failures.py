@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from calve import gateway
 from calve.errors import CalveError, ConfigurationError, Conflict, NotPermitted, Unavailable
@@ -20,17 +19,9 @@ _KINDS: tuple[tuple[str, type[CalveError]], ...] = (
 )
 
 
-@contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Turn what Java raises inside into our own errors."""
-    try:
-        yield
-    except CalveError:
-        raise
-    except Exception as error:
-        if not gateway.is_foreign(error):
-            raise
-        raise _translate(gateway.trace(error), what) from error
+def translated(what: str) -> AbstractContextManager[None]:
+    """Turn what Iceberg raises inside into our own errors; `what` completes "Cannot …"."""
+    return gateway.translated(what, _translate)
 
 
 _NO_STORE = re.compile(
