@@ -306,7 +306,7 @@ IN_THE_MODEL = (
     Protection(
         "compare the writer, not only the epoch",
         ("model",),
-        (truth.SILENT, truth.NO_DUPLICATE, truth.POSITION_GROWS, truth.NO_LOSS),
+        (truth.SILENT, truth.EPOCH_GROWS, truth.NO_DUPLICATE, truth.POSITION_GROWS, truth.NO_LOSS),
         _decide(_same_epoch),
         {
             "deeds": ("recreate", "expire", "append", "remove mark", *_RIVALS),
@@ -387,7 +387,7 @@ IN_THE_MODEL = (
     Protection(
         "notice a renamed sink",
         ("model", "warm"),
-        (truth.NO_DUPLICATE,),
+        (truth.NO_DUPLICATE, truth.TOGETHER),
         _rename_freely,
         {"deeds": _QUIET},
     ),
@@ -417,7 +417,7 @@ IN_THE_MODEL = (
         ("model", "warm"),
         (truth.NO_LOSS,),
         _believe_an_edited_mark,
-        {"deeds": ("move mark", "append"), "repairs": False},
+        {"deeds": ("move mark", "append"), "amidst": ("append",), "repairs": False},
     ),
     Protection(
         "notice that an epoch taken unseen was overtaken",

@@ -71,6 +71,25 @@ def test_a_mark_whose_position_was_edited_by_hand_is_refused(world):
     world.check()
 
 
+@pytest.mark.xfail(raises=InvariantBroken, strict=True, reason=NO_LOSS)
+def test_a_mark_edited_before_its_writer_looks_at_it_is_refused(world):
+    world.start(0, events=[("fence.swapped", "move mark", 0)])
+    world.batch(0)
+    world.check()
+
+
+@pytest.mark.xfail(raises=InvariantBroken, strict=True, reason=POSITION_GROWS)
+def test_a_repair_that_a_late_commit_comes_before_does_not_set_the_position_back(world):
+    world.start(0)
+    world.prepare(0, 2)
+    world.commit(0, answers=["late"], events=[("commit.applied", "remove mark", 0)])
+    late, world.catalog.late = world.catalog.late, []
+    world.catalog._soon = [(2, swap) for swap in late]
+    world.catalog.settle = lambda: None
+    world.repair()
+    world.check()
+
+
 def test_a_roll_back_that_foreign_commits_and_expiry_cover_up_is_not_noticed(world):
     world.batch(0)
     world.do("roll back")

@@ -234,10 +234,10 @@ class World:
             raise Crash("planned")
         getattr(self, "_" + deed.replace(" ", "_"))(number)
 
-    def mark(self) -> Mark | None:
+    def mark(self, version: Version | None = None) -> Mark | None:
         """The mark in the table; None also if it is no mark any more."""
         with suppress(ValueError):
-            return Metadata(self.catalog.current).mark(self.property)
+            return Metadata(version or self.catalog.current).mark(self.property)
         return None
 
     def _head(self) -> Snapshot | None:
@@ -266,10 +266,7 @@ class World:
         """
         held = self.truth.standing(version).mark
         ancestors = list(Metadata(version).ancestors(self.branch))
-        try:
-            mark = Metadata(version).mark(self.property)
-        except ValueError:
-            return False
+        mark = self.mark(version)
         if mark is None:
             return held is not None and not is_orphaned(self.property, ancestors)
         is_behind = held != mark
@@ -371,6 +368,7 @@ class World:
         self, restart: bool = False, answers: Iterable[str] = (), events: Iterable[Event] = ()
     ) -> None:
         """Decide a start that is refused: go on behind the mark, or begin where the branch really stands."""
+        self.catalog.settle()
         mark, standing = self.mark(), self.truth.standing()
         trouble = self._lineage(mark) if mark else None
         if standing.mark is None if mark is None else trouble in (Lineage.FOUND, Lineage.EXPIRED):
