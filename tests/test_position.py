@@ -144,6 +144,11 @@ def test_a_mark_that_says_something_else_than_its_commit_was_edited():
     assert lineage(moved, written) is Lineage.EDITED
 
 
+def test_metadata_from_before_our_last_commit_is_stale():
+    assert position.is_stale(HELD, HELD.above)
+    assert not position.is_stale(HELD, HELD.above + 1)
+
+
 def test_a_commit_is_looked_for_only_above_where_it_can_be():
     snapshots = chain((9, None), (8, "f4"), (7, None), (6, "f4"))
     assert position.has_commit("f4", 7, snapshots)

@@ -117,6 +117,11 @@ def lineage(mark: Mark, ancestors: Iterable[Ancestor]) -> Lineage:
     return Lineage.EXPIRED if last is not None and last.continues else Lineage.ROLLED_BACK
 
 
+def is_stale(held: Mark, last_sequence: int) -> bool:
+    """Whether metadata with that last sequence number is older than the commit that left `held`."""
+    return last_sequence <= held.above
+
+
 def has_commit(commit: str, above: int, ancestors: Iterable[Ancestor]) -> bool:
     """Whether the branch has `commit` among its snapshots above the sequence number `above`."""
     return any(found.commit == commit for found in takewhile(lambda one: one.sequence > above, ancestors))

@@ -2,7 +2,7 @@ import pytest
 
 from calve import crash, position
 from calve.crash import Crash, Fault
-from calve.errors import DataRefused, Fenced, StartRefused
+from calve.errors import CalveError, DataRefused, Fenced, StartRefused
 from calve.position import parse, property_name
 
 SOURCE = "kafka:cluster"
@@ -267,7 +267,8 @@ def test_a_decision_of_the_operator_is_a_new_epoch_with_its_reason(lake, table):
     writer.fence(SOURCE, START)
     commit(lake, writer, [1], 1)
     roll_back(lake, table)
-    decided = lake.committer(table).decide_start("kafka:other", {"row": 40}, "restart at 40")
+    shown = mark_of(table)
+    decided = lake.committer(table).decide_start("kafka:other", {"row": 40}, "restart at 40", shown)
     assert (decided.epoch, decided.position, decided.source) == (2, {"row": 40}, "kafka:other")
     assert table.refresh().snapshots()[-1].summary["calve.reason"] == "restart at 40"
     again = lake.committer(table)
@@ -280,6 +281,6 @@ def test_a_dropped_and_recreated_table_is_not_written_by_the_old_writer(lake, ta
     staged = lake.staged(writer.table, [1])
     lake.catalog.drop(table.name)
     fresh = lake.table(table.name)
-    with pytest.raises(Exception, match="Cannot"):
+    with pytest.raises(CalveError, match=r"UUID|dropped and created again"):
         writer.commit(staged, {"row": 1})
     assert lake.ids(fresh) == []

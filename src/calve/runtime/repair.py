@@ -79,7 +79,7 @@ def write(repair: Repair, pipeline: ResolvedPipeline) -> Mark:
     committer = Committer(
         repair.table, pipeline.sink_id, sink.branch, Patience(sink.retry_for), sink.snapshot_properties
     )
-    return committer.decide_start(repair.source, repair.position, repair.reason)
+    return committer.decide_start(repair.source, repair.position, repair.reason, repair.mark)
 
 
 def _load(spark: SparkSession, pipeline: ResolvedPipeline) -> Table:

@@ -36,6 +36,7 @@ class Committer:
         self.branch = branch
         self.held: Mark | None = None
         self._writer = str(uuid.uuid4())
+        self._uuid = table.metadata().uuid
         self._patience = patience
         self._property = position.property_name(sink_id, branch)
         self._snapshot_properties = dict(snapshot_properties or {})
@@ -65,11 +66,13 @@ class Committer:
         crash.point("start.before_fence")
         return self._take_epoch(source, start, lambda base: self.seen(source, base), {})
 
-    def decide_start(self, source: str, to: Position, reason: str) -> Mark:
-        """Take the next epoch at `to`, wherever the table's mark stands: what an operator has decided."""
+    def decide_start(self, source: str, to: Position, reason: str, shown: Mark | None) -> Mark:
+        """Take the next epoch at `to`: what an operator has decided who was shown the mark `shown`."""
 
         def moved(base: Metadata) -> Mark | None:
             mark = self._mark(base, sound=False)
+            if mark != shown:
+                raise refusals.changed(self.table.name, self.sink_id)
             return mark and mark.moved(position=to, commit=mark.commit, above=mark.above)
 
         return self._take_epoch(source, to, moved, {REASON: reason})
@@ -80,10 +83,11 @@ class Committer:
         assert held is not None, "commit before fence"
 
         def propose(base: Metadata) -> Proposal:
+            self._check_fresh(base)
             current = self._mark(base)
             decision = position.decide(current, held, commit, base.ancestors(self.branch))
             if decision is Decision.COMMITTED and current is not None:
-                return Proposal(current, landed=True)
+                return self._landed(current, base)
             if decision is Decision.ROLLED_BACK:
                 raise refusals.rolled_back(self.table.name, self.sink_id, self.branch)
             if decision is Decision.FENCED:
@@ -103,7 +107,7 @@ class Committer:
         def propose(base: Metadata) -> Proposal:
             current = self._mark(base, sound=not reason)
             if current is not None and current.commit == commit:
-                return Proposal(current, landed=True)
+                return self._landed(current, base)
             if position.has_commit(commit, first, base.ancestors(self.branch)):
                 raise self._overtaken(current)
             names = {"writer": self._writer, "source": source, "commit": commit}
@@ -113,6 +117,12 @@ class Committer:
 
         self.held = self._until_certain(self._change(None, reason), propose, "fence")
         return self.held
+
+    def _landed(self, mark: Mark, base: Metadata) -> Proposal:
+        """Our commit is in the table; the mark beside it must still be the one that it wrote."""
+        if position.lineage(mark, base.ancestors(self.branch)) is Lineage.EDITED:
+            raise refusals.edited(self.table.name, self.sink_id)
+        return Proposal(mark, landed=True)
 
     def _overtaken(self, current: Mark | None) -> CalveError:
         """Our epoch is in the table and its mark is not: somebody has replaced it, or the catalog lost it."""
@@ -142,9 +152,19 @@ class Committer:
     def _reload(self) -> Metadata:
         while True:
             try:
-                return self.table.refresh()
+                base = self.table.refresh()
+                self._check_fresh(base)
             except CalveError as error:
                 self._wait_or_raise(error)
+            else:
+                return base
+
+    def _check_fresh(self, base: Metadata) -> None:
+        """Refuse another table of the same name, and metadata that is older than what we have seen."""
+        if base.uuid != self._uuid:
+            raise refusals.recreated(self.table.name)
+        if self.held is not None and position.is_stale(self.held, base.last_sequence):
+            raise refusals.stale(self.table.name)
 
     def _wait_or_raise(self, error: CalveError) -> None:
         if not error.retryable:

@@ -56,6 +56,27 @@ def edited(table: TableName, sink_id: str) -> StartRefused:
     )
 
 
+def changed(table: TableName, sink_id: str) -> StartRefused:
+    """The mark is not the one that the decision was made on."""
+    return StartRefused(
+        f"Cannot repair table '{table}': the mark of '{sink_id}' changed since the decision was made; decide anew"
+    )
+
+
+def recreated(table: TableName) -> StartRefused:
+    """Another table has the name now."""
+    return StartRefused(
+        f"Cannot go on with table '{table}': it was dropped and created again since the run began"
+    )
+
+
+def stale(table: TableName) -> Unavailable:
+    """The catalog serves metadata that it has replaced already."""
+    return Unavailable(
+        f"Cannot commit to table '{table}': its catalog serves an older version than our last commit"
+    )
+
+
 def not_shown(table: TableName) -> Unavailable:
     """The catalog answered that it committed."""
     return Unavailable(

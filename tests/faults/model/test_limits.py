@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.model.truth import NO_LOSS, POSITION_GROWS, SILENT, InvariantBroken
+from calve.errors import StartRefused
+from tests.faults.model.truth import NO_LOSS, POSITION_GROWS, InvariantBroken
 from tests.faults.model.world import World
 
 OVERTAKEN = [("fence.applied", "go dark", 0), ("sleep", "commit other", 1)]
@@ -23,7 +24,6 @@ def test_a_starter_whose_fence_landed_unseen_and_was_overtaken_gives_up(world):
     world.check()
 
 
-@pytest.mark.xfail(raises=InvariantBroken, strict=True, reason=SILENT)
 def test_a_starter_that_was_overtaken_on_a_recreated_table_gives_up(world):
     world.do("append")
     world.start(0, events=[("start.before_fence", "recreate", 0), ("fence.swapped", "start other", 0)])
@@ -45,14 +45,14 @@ def test_a_repair_that_landed_unseen_and_was_overtaken_does_not_set_the_position
     world.check()
 
 
-@pytest.mark.xfail(raises=InvariantBroken, strict=True, reason=POSITION_GROWS)
 def test_a_repair_of_a_mark_that_was_repaired_meanwhile_does_not_set_the_position_back(world):
     world.batch(0)
     world.do("roll back")
     shown, operator = world.mark(), world.committer()
     world.repair()
     world.batch(1)
-    operator.decide_start(shown.source, shown.position, "accepted a rollback")
+    with pytest.raises(StartRefused, match="changed since the decision"):
+        operator.decide_start(shown.source, shown.position, "accepted a rollback", shown)
     world.check()
 
 
@@ -71,14 +71,12 @@ def test_a_mark_whose_position_was_edited_by_hand_is_refused(world):
     world.check()
 
 
-@pytest.mark.xfail(raises=InvariantBroken, strict=True, reason=NO_LOSS)
 def test_a_mark_edited_before_its_writer_looks_at_it_is_refused(world):
     world.start(0, events=[("fence.swapped", "move mark", 0)])
     world.batch(0)
     world.check()
 
 
-@pytest.mark.xfail(raises=InvariantBroken, strict=True, reason=POSITION_GROWS)
 def test_a_repair_that_a_late_commit_comes_before_does_not_set_the_position_back(world):
     world.start(0)
     world.prepare(0, 2)

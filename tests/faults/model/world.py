@@ -380,7 +380,7 @@ class World:
         reason = "restarted" if restart else "accepted a rollback"
 
         def work() -> None:
-            self.committer().decide_start(source, {"row": to}, reason)
+            self.committer().decide_start(source, {"row": to}, reason, mark)
 
         before = self._events, self.catalog.answers
         self._events, self.catalog.answers, self._is_repairing = list(events), deque(answers), True
@@ -392,7 +392,9 @@ class World:
         mark = self.mark()
         if mark is None or mark.source == source or self._lineage(mark) is not Lineage.FOUND:
             return
-        self._attempt(lambda: self.committer().decide_start(source, mark.position, "accepted another source"))
+        self._attempt(
+            lambda: self.committer().decide_start(source, mark.position, "accepted another source", mark)
+        )
 
     def _lineage(self, mark: Mark) -> Lineage:
         return lineage(mark, Metadata(self.catalog.current).ancestors(self.branch))
