@@ -30,9 +30,15 @@ _NO_STORE = re.compile(
 )
 
 
+_BEING_MADE = re.compile(r"duplicate column name: iceberg_type|table iceberg_\w+ already exists")
+"""What a second process meets while a first one makes the tables of a SQLite catalog."""
+
+
 def _translate(text: str, what: str) -> CalveError:
     if _NO_STORE.search(text):
         return ConfigurationError(f"Cannot {what}: it is in an object store, and those are not available yet")
+    if _BEING_MADE.search(text):
+        return Unavailable(f"Cannot {what}: another process is making its tables")
     for names, kind in _KINDS:
         match = re.search(rf"{_PACKAGE}(?:{names})\b:?[ \t]*(.*)", text)
         if match:

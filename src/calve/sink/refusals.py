@@ -59,7 +59,7 @@ def edited(table: TableName, sink_id: str) -> StartRefused:
 def changed(table: TableName, sink_id: str) -> StartRefused:
     """The mark is not the one that the decision was made on."""
     return StartRefused(
-        f"Cannot repair table '{table}': the mark of '{sink_id}' changed since the decision was made; decide anew"
+        f"Cannot repair table '{table}': the mark of '{sink_id}' changed since the decision; look again"
     )
 
 
