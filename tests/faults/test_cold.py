@@ -96,7 +96,7 @@ def stream(kafka, tmp_path):
 def killed_at_every_point(stream, points):
     """Each life of the pipeline is killed at the next point; the last one ends by itself."""
     for point in points:
-        stream.produce(100, abort=True)
+        stream.produce(40, abort=True)
         first_only = point.startswith(("start", "fence"))
         fault = {"point": point, "nth": 1 if first_only else 2, "action": "kill"}
         code, said = stream.calve.run("run", fault=fault)
