@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-LIMIT = 120
+LIMIT = 240
 
 
 @dataclass
@@ -21,6 +21,8 @@ class Calve:
 
     folder: Path
     declaration: str
+    is_measured: bool = True
+    """Whether coverage is measured; it makes every Python worker slow, and a killed process tells nothing."""
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -29,7 +31,8 @@ class Calve:
 
     def start(self, *arguments: str, fault: dict[str, Any] | None = None) -> subprocess.Popen[str]:
         """Start `calve`; its output is in the process's pipes."""
-        environment = {**os.environ, "CALVE_CRASH_TRACE": str(self.trace)}
+        inherited = {k: v for k, v in os.environ.items() if self.is_measured or not k.startswith("COVERAGE_")}
+        environment = {**inherited, "CALVE_CRASH_TRACE": str(self.trace)}
         if fault:
             environment["CALVE_CRASH_PLAN"] = json.dumps([fault])
         command = [sys.executable, "-m", "calve.cli", *arguments]

@@ -57,7 +57,9 @@ class Stream:
         kafka.create_topic(self.topic, 3)
         catalog = f"catalog: {{type: rest, rest: {{uri: '{rest.uri}'}}}}" if rest else ""
         keys = {"bootstrap": kafka.bootstrap, "topic": self.topic, "catalog": catalog, "batch": batch}
-        self.calve = Calve(tmp_path / "project", DECLARATION.format(namespace=namespace, **keys))
+        self.calve = Calve(
+            tmp_path / "project", DECLARATION.format(namespace=namespace, **keys), is_measured=False
+        )
         self.catalog = evidence.rest(rest.uri) if rest else evidence.embedded(self.calve.folder)
         self.table = f"{namespace}.events"
 
