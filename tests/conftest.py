@@ -48,8 +48,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from calve.runtime import session
 
     log = tmp_path_factory.mktemp("spark") / "spark.log"
-    settings = SparkSettings(master="local[2]", driver_memory="2g")
-    running = session.start(settings, ["sqlite", "kafka", "avro"], log)
+    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    settings = SparkSettings(master="local[2]", driver_memory="2g", config=quick)
+    with pytest.MonkeyPatch.context() as patch:
+        # Coverage in every Python worker costs more than the tests; what runs there has tests of its own.
+        patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+        running = session.start(settings, ["sqlite", "kafka", "avro"], log)
     yield running
     running.stop()
 
