@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from abc import ABC, abstractmethod
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -42,12 +43,12 @@ def _jdbc(value: str) -> str:
 HttpAddress = Annotated[str, AfterValidator(_http)]
 
 
-class Section(Model):
+class Section(Model, ABC):
     """The keys of one type of catalog."""
 
+    @abstractmethod
     def spark(self) -> dict[str, str]:
         """The Spark properties that the keys stand for, secrets among them."""
-        raise NotImplementedError
 
 
 class WithProperties(Section):
