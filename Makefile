@@ -5,6 +5,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
 DEMO := .cache/demo
+SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 FAST := not spark and not kafka and not rest and not full
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --use-pep517
 
@@ -28,17 +29,17 @@ demo: ready ## Set up, then stream generated orders into a local Iceberg table a
 .PHONY: test
 test: setup lint ## Set up, then run every test but the full counts, with coverage (fails below 90 %)
 	@rm -rf .cache/coverage && mkdir -p .cache/coverage
-	$(BIN)/coverage run -m pytest -m "not full" --durations=12
+	$(BIN)/coverage run -m pytest -m "not full" $(SIDE_BY_SIDE) --durations=12
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
 .PHONY: test-fast
 test-fast: .venv/.test ## The tests that need neither Spark nor a server, in seconds
-	$(BIN)/python -m pytest -q -m "$(FAST)" --ignore tests/faults
+	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) -m "$(FAST)" --ignore tests/faults
 
 .PHONY: test-all
 test-all: setup lint ## Every test, full counts included
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --durations=12
 
 .PHONY: lint
 lint: .venv/.test ## Style (ruff), types (mypy) and layers (import-linter)
@@ -61,7 +62,7 @@ docs: .venv/.test ## Write the reference pages of docs/ from the models
 	$(BIN)/python scripts/docs.py
 
 .PHONY: setup
-setup: .venv/.test jdk .cache/jars.stamp .cache/servers.stamp ## Python packages, Java and jars for everything above; a second time does nothing
+setup: .venv/.test jdk .cache/jars.stamp .cache/classes.stamp .cache/servers.stamp ## Python packages, Java and jars for everything above; a second time does nothing
 
 .PHONY: lock
 lock: .venv/bin/python ## Write the requirements locks anew
@@ -100,6 +101,10 @@ jdk: .venv/.runtime
 .cache/jars.stamp: src/calve/runtime/jars.lock | java
 	@echo "Fetching the jars of src/calve/runtime/jars.lock"
 	@$(BIN)/python -m calve.runtime.jars
+	@touch $@
+
+.cache/classes.stamp: .cache/jars.stamp
+	@$(BIN)/python -m calve.runtime.warm
 	@touch $@
 
 .cache/servers.stamp: tests/servers/jars.lock | jdk .cache/jars.stamp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,24 @@ def jvm() -> Any:
     if running is None or running._jvm is None:
         raise CalveError("Cannot reach the JVM: no Spark session is running")
     return running._jvm
+
+
+def process() -> Any:
+    """The process of the JVM that this process started."""
+    from pyspark import SparkContext
+
+    return SparkContext._gateway.proc if SparkContext._gateway else None
+
+
+def end(process: subprocess.Popen[bytes], patience: float = 10) -> None:
+    """Close the standard input of a gateway's JVM, upon which it ends; else end it."""
+    if process.stdin:
+        process.stdin.close()
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def parsed_nodes(spark: Any, sql: str) -> tuple[set[str], set[str]]:

@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from calve.errors import CalveError, ConfigurationError, NotPermitted, Unavailable
+from calve.gateway import end
 from calve.runtime import java
 
 LOCK = Path(__file__).with_name("jars.lock")
@@ -223,18 +223,7 @@ def _gateway(scratch: Path) -> Iterator[Any]:
             # Under spark-submit the JVM is the one we run in, and stays.
             if gateway.proc:
                 gateway.shutdown()
-                _end(gateway.proc)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Close the standard input of a gateway's JVM, upon which it ends; else end it."""
-    if process.stdin:
-        process.stdin.close()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+                end(gateway.proc)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from calve import gateway
 from calve.catalogs import Catalog
 from calve.errors import ConfigurationError
 from calve.project import SparkSettings
-from calve.runtime import jars, java, package
+from calve.runtime import jars, java, package, warm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +37,8 @@ _DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.sql.shuffle.partitions": "8",
 }
+_CLASS_PATH = "SPARK_DIST_CLASSPATH"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -55,6 +57,8 @@ def start(
     builder = SparkSession.builder
     for key, value in settings_map(settings, files).items():
         builder = builder.config(key, value)
+    if _has_jvm_of_its_own(settings.master):
+        os.environ[_CLASS_PATH] = warm.class_path(files, os.environ.get(_CLASS_PATH, ""))
     if log is not None:
         # PySpark logs every refused query, as JSON, to the terminal.
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -65,7 +69,7 @@ def start(
     return spark
 
 
-def settings_map(settings: SparkSettings, files: Iterable[Path]) -> dict[str, str]:
+def settings_map(settings: SparkSettings, files: Sequence[Path]) -> dict[str, str]:
     """Everything that Spark is started with."""
     return {
         **_DEFAULTS,
@@ -74,8 +78,16 @@ def settings_map(settings: SparkSettings, files: Iterable[Path]) -> dict[str, st
         "spark.driver.memory": settings.driver_memory,
         **settings.config,
         **_FIXED,
-        "spark.jars": ",".join(str(file) for file in files),
+        **_jar_settings(settings, files),
     }
+
+
+def _jar_settings(settings: SparkSettings, files: Sequence[Path]) -> dict[str, str]:
+    """A JVM of our own has the jars on its class path, where classes can be shared; executors fetch them."""
+    if not _has_jvm_of_its_own(settings.master):
+        return {"spark.jars": ",".join(str(file) for file in files)}
+    options = warm.options(Path(os.environ["JAVA_HOME"]), files, settings.config.get(_JAVA_OPTIONS, ""))
+    return {_JAVA_OPTIONS: options} if options else {}
 
 
 def branch_off(spark: SparkSession, catalogs: Iterable[Catalog]) -> SparkSession:
@@ -118,6 +130,13 @@ def _use_python(settings: SparkSettings) -> None:
 
 def _is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
+
+
+def _has_jvm_of_its_own(master: str) -> bool:
+    """Whether this process starts a JVM in which everything runs."""
+    from pyspark import SparkContext
+
+    return _is_local(master) and SparkContext._gateway is None
 
 
 @contextmanager
