@@ -34,6 +34,8 @@ class Status:
     stage_seconds: float = 0.0
     last_commit: float | None = None
     position: Any = None
+    uuids: dict[str, str] = field(default_factory=dict)
+    """The UUIDs of the tables that this pipeline has written, also in earlier runs."""
     message: str = ""
 
 
@@ -41,8 +43,8 @@ class Report:
     """The status of one run, in memory for the terminal and in a file for other processes."""
 
     def __init__(self, pipeline: str, folder: Path | None = None) -> None:
-        self.status = Status(pipeline)
         self._file = folder / f"{pipeline}.json" if folder else None
+        self.status = Status(pipeline, uuids=_uuids(self._file))
         self._lock = threading.Lock()
 
     def update(self, **values: Any) -> None:
@@ -55,6 +57,10 @@ class Report:
     def add(self, **amounts: float) -> None:
         """Count."""
         self.update(**{name: getattr(self.status, name) + amount for name, amount in amounts.items()})
+
+    def remember(self, table: str, uuid: str) -> None:
+        """Keep which table it is that a name stands for."""
+        self.update(uuids={**self.status.uuids, table: uuid})
 
     def notice(self, line: str) -> None:
         """Say something that the operator should know."""
@@ -74,6 +80,12 @@ def read(folder: Path) -> list[Status]:
     """The status of all pipelines that ran beside a declaration; what cannot be read is as good as none."""
     found = (_parsed(file.read_text()) for file in sorted(folder.glob("*.json")))
     return [status for status in found if status is not None]
+
+
+def _uuids(file: Path | None) -> dict[str, str]:
+    """What an earlier run has kept: a hint, which nothing but a refusal may be built on."""
+    before = _parsed(file.read_text()) if file and file.is_file() else None
+    return before.uuids if before and isinstance(before.uuids, dict) else {}
 
 
 def _parsed(text: str) -> Status | None:

@@ -16,6 +16,7 @@ from calve.runtime.due import Thresholds, is_due
 from calve.runtime.report import Report
 from calve.runtime.stop import Stop
 from calve.schema import Schema
+from calve.sink import refusals
 from calve.sink.writer import Writer, columns_of
 from calve.sources.source import Limits, Waiting
 
@@ -82,13 +83,25 @@ class Runner:
         """Find out where to begin and take the epoch; None if there is nothing to do."""
         identity = self._patience.keep_trying(self._source.identity)
         mark = self._patience.keep_trying(lambda: writer.find(identity))
+        if mark is None:
+            self._check_same_table(writer)
         start = mark.position if mark else self._patience.keep_trying(self._source.start)
         if not self._is_worth_opening(start):
             return None
         columns = self._patience.keep_trying(lambda: self.columns(start))
         held = writer.open(identity, start, columns)
         self._report.update(state="running", epoch=held.epoch, position=held.position)
+        self._report.remember(self._place(writer), str(writer.uuid))
         return held.position
+
+    def _check_same_table(self, writer: Writer) -> None:
+        """Refuse a table without a mark where an earlier run has written to another one of that name."""
+        known = self._report.status.uuids.get(self._place(writer), writer.uuid)
+        if writer.uuid is not None and known != writer.uuid:
+            raise refusals.other_table(writer.name, self._sink_id)
+
+    def _place(self, writer: Writer) -> str:
+        return f"{writer.name} in {self._sink.catalog.description()}"
 
     def _is_worth_opening(self, start: Position) -> bool:
         """Whether there are rows; a source whose columns only its rows tell is waited for."""

@@ -70,6 +70,14 @@ def recreated(table: TableName) -> StartRefused:
     )
 
 
+def other_table(table: TableName, sink_id: str) -> StartRefused:
+    """Another table has the name now than at the last run, and it tells nothing of a position."""
+    return StartRefused(
+        f"Cannot start '{sink_id}' on table '{table}': it was dropped and created again since the last run, "
+        "and the new one has no mark"
+    )
+
+
 def stale(table: TableName) -> Unavailable:
     """The catalog serves metadata that it has replaced already."""
     return Unavailable(

@@ -81,6 +81,11 @@ class Writer:
         return self.committer.commit(staged, to)
 
     @property
+    def uuid(self) -> str | None:
+        """The UUID of the table, if there is one."""
+        return None if self._table is None else self._table.metadata().uuid
+
+    @property
     def table(self) -> Table:
         assert self._table is not None, "the table is not open"
         return self._table
