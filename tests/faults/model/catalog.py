@@ -223,12 +223,6 @@ class Catalog:
             self.fired["arrived"] += 1
             self._apply(swap)
 
-    def settle(self) -> None:
-        """Let every attempt that is under way arrive."""
-        for swap in [*self.late, *(swap for _, swap in self._soon)]:
-            self.arrive(swap)
-        self.late, self._soon = [], []
-
     def fits(self, swap: Swap) -> bool:
         """Whether the catalog would take `swap` now."""
         if self.style != "rest":

@@ -83,7 +83,6 @@ def test_a_repair_that_a_late_commit_comes_before_does_not_set_the_position_back
     world.commit(0, answers=["late"], events=[("commit.applied", "remove mark", 0)])
     late, world.catalog.late = world.catalog.late, []
     world.catalog._soon = [(2, swap) for swap in late]
-    world.catalog.settle = lambda: None
     world.repair()
     world.check()
 

@@ -75,7 +75,6 @@ class World:
         self.moves = 0
         self._events: list[Event] = []
         self._acting = 0
-        self._is_repairing = False
         self._now = 0.0
         self._files = count(1)
         self._patch = pytest.MonkeyPatch()
@@ -149,7 +148,7 @@ class World:
         """Start a process that does not run; if that is refused, the operator may decide at once."""
         if self.processes[number] is None:
             self.start(number)
-        if self.processes[number] is None and is_decided and not self._is_repairing:
+        if self.processes[number] is None and is_decided:
             self.repair(restart)
             self.start(number)
 
@@ -208,7 +207,7 @@ class World:
     def _check_fenced(self) -> None:
         """A writer was fenced: somebody else must have done that."""
         process = self.processes[self._acting]
-        if process is None or process.moves != self.moves or self.catalog.fired["stale"]:
+        if process is None or process.moves != self.moves:
             return
         mark = self.mark()
         if mark is not None and mark.writer == process.writer:
@@ -368,7 +367,6 @@ class World:
         self, restart: bool = False, answers: Iterable[str] = (), events: Iterable[Event] = ()
     ) -> None:
         """Decide a start that is refused: go on behind the mark, or begin where the branch really stands."""
-        self.catalog.settle()
         mark, standing = self.mark(), self.truth.standing()
         trouble = self._lineage(mark) if mark else None
         if standing.mark is None if mark is None else trouble in (Lineage.FOUND, Lineage.EXPIRED):
@@ -383,9 +381,9 @@ class World:
             self.committer().decide_start(source, {"row": to}, reason, mark)
 
         before = self._events, self.catalog.answers
-        self._events, self.catalog.answers, self._is_repairing = list(events), deque(answers), True
+        self._events, self.catalog.answers = list(events), deque(answers)
         self.fired[reason] += self._attempt(work)
-        (self._events, self.catalog.answers), self._is_repairing = before, False
+        self._events, self.catalog.answers = before
 
     def accept_source(self, source: str) -> None:
         """Go on behind the mark with another source."""
