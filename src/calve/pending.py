@@ -19,7 +19,7 @@ CONNECTORS = {
 KEYS: dict[str, tuple[Any, ...]] = {
     "sources.*.streams": ANY,
     "sources.*.config.schema": ("infer", dict),
-    "sources.kafka.config.format": ("avro", "debezium"),
+    "sources.kafka.config.format": ("avro",),
     "sinks.iceberg.config.catalog.type": ("s3tables", "glue", "hive", "jdbc", "nessie"),
     "sinks.iceberg.config.s3": ANY,
     "sinks.iceberg.config.gcs": ANY,

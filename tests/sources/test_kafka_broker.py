@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
+from calve import changes
 from calve.errors import BadRecord, ConfigurationError, DataRefused, StartRefused, Unavailable
 from calve.gateway import translated
 from calve.position import Position
@@ -280,3 +281,72 @@ def test_of_several_topics_the_one_with_the_bad_record_is_named(
     with pytest.raises(BadRecord) as caught:
         ids(spark, reader, start, reader.latest(start, LIMITS).to)
     assert caught.value.place == f"topic '{other}' partition 0 offset 1"
+
+
+def changed(spark: SparkSession, reader: KafkaSource) -> list[Any]:
+    """The changes of a topic, in their order."""
+    start = reader.start()
+    with translated("read Kafka"):
+        rows = reader.read_changes(spark, start, reader.latest(start, LIMITS).to).collect()
+    return sorted(rows, key=lambda row: tuple(row._order)[1:])
+
+
+def test_rows_are_upserts_in_the_order_of_their_partitions_and_offsets(
+    spark: SparkSession, kafka: KafkaBroker, topic: str
+) -> None:
+    kafka.produce(topic, values([5, 4]), partition=1)
+    kafka.produce(topic, values([7, 6]), partition=0)
+    rows = changed(spark, source(kafka, topic, metadata=["offset"]))
+    assert rows[0].asDict().keys() == {"id", "_offset", *changes.NAMES}
+    found = [(row.id, row._offset, row._op, tuple(row._order)) for row in rows]
+    assert found == [
+        (7, 0, "u", (None, 0, 0, 0)),
+        (6, 1, "u", (None, 0, 1, 0)),
+        (5, 0, "u", (None, 1, 0, 0)),
+        (4, 1, "u", (None, 1, 1, 0)),
+    ]
+
+
+def test_a_field_says_the_operation_of_a_record(spark: SparkSession, kafka: KafkaBroker, topic: str) -> None:
+    keys = {"schema": "id BIGINT NOT NULL, n STRING NOT NULL, op STRING", "operation": {"field": "op"}}
+    reader = source(kafka, topic, **keys)
+    kafka.produce(topic, ['{"id": 1, "n": "a", "op": "c"}', '{"id": 1, "op": "d"}'], partition=0)
+    assert [(row.id, row.n, row._op) for row in changed(spark, reader)] == [(1, "a", "i"), (1, None, "d")]
+    assert reader.read(spark, reader.start(), reader.latest(reader.start(), LIMITS).to).columns == ["id", "n"]
+    kafka.produce(topic, ['{"id": 2, "n": "b", "op": "x"}'], partition=0)
+    with pytest.raises(BadRecord) as caught:
+        changed(spark, reader)
+    assert caught.value.place == f"topic '{topic}' partition 0 offset 2"
+    assert caught.value.reason == "column 'op': 'x' is none of the operations"
+
+
+def test_envelopes_of_debezium_are_changes(spark: SparkSession, kafka: KafkaBroker, topic: str) -> None:
+    told = [
+        {"op": "c", "after": {"id": 1, "n": "a"}, "source": {"lsn": 8, "ts_ms": 1_700_000_000_000}},
+        {"op": "u", "before": {"id": 1}, "after": {"id": 2, "n": "__debezium_unavailable_value"}},
+        {"op": "d"},
+    ]
+    keys = ['{"id": 1}', '{"id": 2}', '{"schema": null, "payload": {"id": 2}}', '{"id": 2}']
+    kafka.produce(topic, [*map(json.dumps, told), None], keys=keys, partition=1)
+    reader = source(
+        kafka,
+        topic,
+        format="debezium",
+        schema="id BIGINT NOT NULL, n STRING NOT NULL",
+        metadata=["key", "offset"],
+    )
+    rows = changed(spark, reader)
+    found = [(row.id, row.n, row._op, row._order.seq, row._order.at, row._order.part) for row in rows]
+    assert found == [
+        (1, "a", "i", 8, 0, 0),
+        (1, None, "d", None, 1, 0),
+        (2, None, "u", None, 1, 1),
+        (2, None, "d", None, 2, 0),
+    ]
+    assert [row._unknown for row in rows] == [None, None, ["n"], None]
+    assert [row._offset for row in rows] == [0, 1, 1, 2]
+    assert rows[0]._ts.year == 2023
+    kafka.produce(topic, ['{"op": "c", "after": {"id": 3}}'], partition=1)
+    with pytest.raises(BadRecord) as caught:
+        changed(spark, reader)
+    assert caught.value.place == f"topic '{topic}' partition 1 offset 4"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from abc import ABC, abstractmethod
 from typing import Any
 
 import pyarrow as pa
@@ -29,8 +30,8 @@ from calve.schema import Array, Column, Decimal, Map, Primitive, Schema, Struct,
 
 _SPACE = " \t\r\n"
 _CONSTANT = re.compile(rb"[:,\[]\s*-?(?:NaN|Inf)")
-_TEXTUAL = ("string", "binary", "date", "timestamp", "timestamp_ntz")
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+TEXTUAL = ("string", "binary", "date", "timestamp", "timestamp_ntz")
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 class JsonDecoder(Decoder):
@@ -43,27 +44,18 @@ class JsonDecoder(Decoder):
     def _fast(self, values: Values) -> pa.RecordBatch:
         if not self.is_fast:
             raise Mismatch("Arrow reads no maps from JSON")
-        read = _read(_joined(values), self.schema)
-        if read.num_rows != len(values):
-            raise Mismatch("a record holds no object, or more than one")
-        columns = zip(read.columns, self.schema.columns, strict=True)
-        arrays = [_shaped(_one(array), column.type) for array, column in columns]
+        explicit = pa.schema([pa.field(column.name, raw(column.type)) for column in self.schema.columns])
+        columns = zip(objects(values, explicit).columns, self.schema.columns, strict=True)
+        arrays = [shaped(one(array), column.type) for array, column in columns]
         refuse_nulls(arrays, self.schema.columns)
         return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self.schema))
 
     def record(self, value: bytes) -> list[Any]:
-        text = utf8(value)
-        if not text.strip(_SPACE):
-            raise Mismatch("the value is empty")
         try:
-            found = _DECODER.decode(text)
+            found = parsed(value)
         except RecursionError:
             return self._deep(value)
-        except ValueError as error:
-            raise Mismatch(f"not valid JSON: {error}") from None
-        if type(found) is not dict:
-            raise Mismatch(f"not a JSON object but {_named(found)}")
-        return [_member(found, column, "") for column in self.schema.columns]
+        return [member(found, column, "") for column in self.schema.columns]
 
     def _deep(self, value: bytes) -> list[Any]:
         """A record nested more deeply than Python reads; in fields that are not declared Arrow can."""
@@ -72,6 +64,32 @@ class JsonDecoder(Decoder):
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, Mismatch):
             raise Mismatch("nested too deeply") from None
         return [column[0].as_py() for column in row.columns]
+
+
+def parsed(value: bytes) -> dict[str, Any]:
+    """The object that a record holds, its numbers as they are written; raises Mismatch or RecursionError."""
+    text = utf8(value)
+    if not text.strip(_SPACE):
+        raise Mismatch("the value is empty")
+    try:
+        found = _DECODER.decode(text)
+    except ValueError as error:
+        raise Mismatch(f"not valid JSON: {error}") from None
+    if type(found) is not dict:
+        raise Mismatch(f"not a JSON object but {named(found)}")
+    return found
+
+
+def objects(values: Values, explicit: pa.Schema | None = None) -> pa.Table:
+    """The objects that records hold, as Arrow reads them; raises Mismatch where one holds none or several."""
+    data = _joined(values)
+    reading = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
+    behavior: Any = "infer" if explicit is None else "ignore"
+    parsing = pj.ParseOptions(explicit_schema=explicit, unexpected_field_behavior=behavior)
+    read = pj.read_json(io.BytesIO(data), read_options=reading, parse_options=parsing)
+    if read.num_rows != len(values):
+        raise Mismatch("a record holds no object, or more than one")
+    return read
 
 
 def _joined(values: Values) -> bytes:
@@ -96,50 +114,43 @@ def _are_objects(lines: Values) -> bool:
     return all_true(compute.starts_with(lines, "{")) and all_true(compute.ends_with(lines, "}"))
 
 
-def _read(data: bytes, schema: Schema) -> pa.Table:
-    reading = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
-    raw = pa.schema([pa.field(column.name, _raw(column.type)) for column in schema.columns])
-    parsing = pj.ParseOptions(explicit_schema=raw, unexpected_field_behavior="ignore")
-    return pj.read_json(io.BytesIO(data), read_options=reading, parse_options=parsing)
-
-
-def _raw(kind: Type) -> pa.DataType:
+def raw(kind: Type) -> pa.DataType:
     """What Arrow is told to read: texts and doubles as they are, to be converted by our own rules."""
     if isinstance(kind, Struct):
-        return pa.struct([pa.field(column.name, _raw(column.type)) for column in kind.columns])
+        return pa.struct([pa.field(column.name, raw(column.type)) for column in kind.columns])
     if isinstance(kind, Array):
-        return pa.list_(_raw(kind.element))
-    if is_primitive(kind, *_TEXTUAL):
+        return pa.list_(raw(kind.element))
+    if is_primitive(kind, *TEXTUAL):
         return pa.string()
     return pa.float64() if is_primitive(kind, "float", "double") else arrow_type(kind)
 
 
-def _one(column: Values) -> Values:
+def one(column: Values) -> Values:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _shaped(array: Values, kind: Type) -> Values:
+def shaped(array: Values, kind: Type) -> Values:
     """What Arrow read, in the declared type."""
     if isinstance(kind, Struct):
-        inner = [_shaped(array.field(index), column.type) for index, column in enumerate(kind.columns)]
+        inner = [shaped(array.field(index), column.type) for index, column in enumerate(kind.columns)]
         fields = [arrow_field(column) for column in kind.columns]
         return pa.StructArray.from_arrays(inner, fields=fields, mask=_mask(array))
     if isinstance(kind, Array):
-        values = _shaped(array.values, kind.element)
+        values = shaped(array.values, kind.element)
         return pa.ListArray.from_arrays(array.offsets, values, type=arrow_type(kind), mask=_mask(array))
     if is_primitive(kind, "float", "double"):
         return narrowed(array, kind)
     if isinstance(kind, Decimal):
         array.validate(full=True)
         return array
-    return cast(array, kind) if is_primitive(kind, *_TEXTUAL) else array
+    return cast(array, kind) if is_primitive(kind, *TEXTUAL) else array
 
 
 def _mask(array: Values) -> Values | None:
     return array.is_null() if array.null_count else None
 
 
-class _Number(str):
+class Number(str):
     """A number as it is written."""
 
 
@@ -147,10 +158,11 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-_DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number, parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=_refuse_constant)
 
 
-def _member(found: dict[str, Any], column: Column, path: str) -> Any:
+def member(found: dict[str, Any], column: Column, path: str) -> Any:
+    """The value of one column of an object; raises Mismatch."""
     name = path + column.name
     value = found.get(column.name)
     if value is not None:
@@ -164,7 +176,7 @@ def _member(found: dict[str, Any], column: Column, path: str) -> Any:
 def _value(value: Any, kind: Type, path: str) -> Any:
     if isinstance(kind, Struct):
         _expect(type(value) is dict, value, kind, path)
-        return {column.name: _member(value, column, f"{path}.") for column in kind.columns}
+        return {column.name: member(value, column, f"{path}.") for column in kind.columns}
     if isinstance(kind, Array):
         _expect(type(value) is list, value, kind, path)
         return [_element(e, kind.element, kind.element_nullable, f"{path}[{i}]") for i, e in enumerate(value)]
@@ -172,7 +184,7 @@ def _value(value: Any, kind: Type, path: str) -> Any:
         _expect(type(value) is dict, value, kind, path)
         return _entries(value, kind, path)
     try:
-        return _scalar(value, kind)
+        return scalar(value, kind)
     except ValueError as error:
         raise Mismatch(_reason(value, kind, path, str(error))) from None
 
@@ -200,24 +212,39 @@ def _key(text: str, kind: Map, path: str) -> Any:
         raise Mismatch(_reason(text, kind.key, path, str(error))) from None
 
 
-def _scalar(value: Any, kind: Type) -> Any:
+class Coded(ABC):
+    """Stands for a type in a schema, where its values are not written as JSON writes them."""
+
+    kind: Type
+
+    def ddl(self) -> str:
+        return self.kind.ddl()
+
+    @abstractmethod
+    def read(self, value: Any) -> Any:
+        """The value, as `pyarrow.array` takes it; raises ValueError."""
+
+
+def scalar(value: Any, kind: Type | Coded) -> Any:
     """The value of a JSON scalar: no number is taken for a text, and a text for no number but a DECIMAL."""
+    if isinstance(kind, Coded):
+        return kind.read(value)
     if isinstance(kind, Decimal):
-        _require(type(value) in (_Number, str), "not a number")
+        require(type(value) in (Number, str), "not a number")
         return parse_decimal(value, kind)
     assert isinstance(kind, Primitive)
     if kind.name == "boolean":
-        _require(type(value) is bool, "neither true nor false")
+        require(type(value) is bool, "neither true nor false")
         return value
-    if kind.name in _TEXTUAL:
-        _require(type(value) is str, "not a text")
+    if kind.name in TEXTUAL:
+        require(type(value) is str, "not a text")
         return _whole(parse(value, kind))
-    _require(type(value) is _Number, "not a number")
+    require(type(value) is Number, "not a number")
     return _number(value, kind.name)
 
 
 def _number(value: str, name: str) -> int | float:
-    if name in _INTEGERS:
+    if name in INTEGERS:
         return parse_integer(value, name)
     return parse_float(value) if name == "float" else parse_double(value)
 
@@ -231,22 +258,23 @@ def _whole(value: Any) -> Any:
     return value
 
 
-def _require(holds: bool, why: str) -> None:
+def require(holds: bool, why: str) -> None:
     if not holds:
         raise ValueError(why)
 
 
 def _expect(holds: bool, value: Any, kind: Type, path: str) -> None:
     if not holds:
-        raise Mismatch(_reason(value, kind, path, f"it is {_named(value)}"))
+        raise Mismatch(_reason(value, kind, path, f"it is {named(value)}"))
 
 
 def _reason(value: Any, kind: Type, path: str, why: str) -> str:
-    if type(value) in (str, _Number):
+    if type(value) in (str, Number):
         return f"column '{path}': {shown(str(value))} is not a {kind.ddl()}: {why}"
-    return f"column '{path}': {_named(value)} is not a {kind.ddl()}"
+    return f"column '{path}': {named(value)} is not a {kind.ddl()}"
 
 
-def _named(value: Any) -> str:
-    names = {dict: "an object", list: "an array", str: "a text", _Number: "a number", bool: "a boolean"}
+def named(value: Any) -> str:
+    """What kind of JSON a value is, in words."""
+    names = {dict: "an object", list: "an array", str: "a text", Number: "a number", bool: "a boolean"}
     return names.get(type(value), "null")

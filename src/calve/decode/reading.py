@@ -16,6 +16,7 @@ from typing import IO, Any, cast
 
 import pyarrow as pa
 
+from calve.decode.changes import Records, RowChanges
 from calve.decode.csv import CsvDecoder
 from calve.decode.decoder import Decoder, Mismatch, utf8
 from calve.decode.dialect import Dialect
@@ -33,7 +34,7 @@ _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, pa.ArrowInvalid)
 
 @dataclass(frozen=True)
 class Split:
-    """A part of a file: the lines that begin from `start` up to, not including, `end`."""
+    """A part of file `number` of a batch: the lines that begin from `start` up to, not including, `end`."""
 
     path: str
     start: int
@@ -41,6 +42,7 @@ class Split:
     size: int
     mtime: int
     compression: str | None = None
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,26 @@ class Layout:
 
 @dataclass(frozen=True)
 class Block:
-    """Some records of a file, and the line that each begins at, counted from 0 behind `before` bytes."""
+    """Some records of a file, and the line that each begins at, counted from 0 behind `before` bytes.
+
+    `first` is the number of the first record in the file, where several may begin in one line.
+    """
 
     records: list[bytes]
     lines: list[int]
     before: int
+    first: int | None = None
+
+    def ats(self) -> list[int]:
+        """How far in the file each record is: more lines than bytes no file has, so both can be added."""
+        if self.first is not None:
+            return list(range(self.first, self.first + len(self.records)))
+        return [self.before + line for line in self.lines]
 
 
-def file_rows(decoder: Decoder, tasks: list[list[Split]], layout: Layout) -> Callable[[Any], Any]:
+def file_rows(
+    decoder: Decoder, tasks: list[list[Split]], layout: Layout, changes: RowChanges | None = None
+) -> Callable[[Any], Any]:
     """A function for `mapInArrow` over the numbers of tasks."""
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -68,21 +82,24 @@ def file_rows(decoder: Decoder, tasks: list[list[Split]], layout: Layout) -> Cal
             for task in batch.column(0).to_pylist():
                 for split in tasks[int(str(task))]:
                     try:
-                        yield from _rows(decoder, split, layout)
+                        yield from _rows(decoder, split, layout, changes)
                     except BadRecord as error:
                         raise WorkerError(error) from None
 
     return rows
 
 
-def _rows(decoder: Decoder, split: Split, layout: Layout) -> Iterator[pa.RecordBatch]:
+def _rows(
+    decoder: Decoder, split: Split, layout: Layout, changes: RowChanges | None
+) -> Iterator[pa.RecordBatch]:
     _refuse_change(split)
     try:
         if layout.header and isinstance(decoder, CsvDecoder):
             decoder = _with_header(decoder, split)
         for block in _blocks(decoder, split, layout):
             if block.records:
-                yield decoder.decode(pa.array(block.records, pa.binary()), _place(split, block))
+                rows = decoder.decode(pa.array(block.records, pa.binary()), _place(split, block))
+                yield rows if changes is None else changes.of(rows, _records(split, block))
     except json.JSONDecodeError as error:
         place = f"file '{split.path}' line {error.lineno}"
         raise BadRecord(place, f"not valid JSON: {error.msg}, column {error.colno}") from None
@@ -101,6 +118,11 @@ def _refuse_change(split: Split) -> None:
         raise BadRecord(f"file '{split.path}'", f"it is gone: {error.strerror}") from None
     if (now.st_size, now.st_mtime_ns) != (split.size, split.mtime):
         raise BadRecord(f"file '{split.path}'", "it was changed after the batch was planned")
+
+
+def _records(split: Split, block: Block) -> Records:
+    lanes = pa.array([split.number] * len(block.records), pa.int64())
+    return Records(lanes, pa.array(block.ats(), pa.int64()), _place(split, block))
 
 
 def _place(split: Split, block: Block) -> Callable[[int], str]:
@@ -238,7 +260,7 @@ def _quotes(line: bytes, dialect: Dialect) -> int:
 
 def _documents(data: bytes) -> Iterator[Block]:
     """The objects of a file that holds one, several one behind the other, or an array of them."""
-    text, at, line = utf8(data.removeprefix(_MARK)), 0, 0
+    text, at, line, first = utf8(data.removeprefix(_MARK)), 0, 0, 0
     records: list[bytes] = []
     lines: list[int] = []
     for begin, end in _objects(text):
@@ -247,9 +269,10 @@ def _documents(data: bytes) -> Iterator[Block]:
         records.append(text[begin:end].encode("utf-8", "surrogatepass"))
         lines.append(line)
         if len(records) == _RECORDS:
-            yield Block(records, lines, 0)
+            yield Block(records, lines, 0, first)
+            first += len(records)
             records, lines = [], []
-    yield Block(records, lines, 0)
+    yield Block(records, lines, 0, first)
 
 
 def _objects(text: str) -> Iterator[tuple[int, int]]:

@@ -7,7 +7,8 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from calve import crash
+from calve import changes, crash
+from calve.errors import ConfigurationError
 from calve.iceberg.stage import Staged
 from calve.patience import Abandoned, Patience
 from calve.position import Position
@@ -18,7 +19,7 @@ from calve.runtime.stop import Stop
 from calve.schema import Schema
 from calve.sink import refusals
 from calve.sink.writer import Writer, columns_of
-from calve.sources.source import Limits, Waiting
+from calve.sources.source import Limits, Waiting, with_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +49,8 @@ class Runner:
         self._report = report
         self._once = once
         self._declared = declared
+        takes_changes = self._sink.commit_mode == "upsert" or self._source.carries_changes
+        self._carried = changes.NAMES if takes_changes else ()
         self._limits = Limits(self._sink.max_batch_size)
         self._thresholds = Thresholds(
             self._sink.batch_size, self._sink.flush_interval_secs, self._sink.minimum_size
@@ -113,12 +116,22 @@ class Runner:
         return True
 
     def columns(self, start: Position) -> Schema:
-        """The columns of the rows that reach the sink."""
+        """The columns of the values that reach the sink."""
         declared = self._source.columns()
-        if declared is not None and not self._transforms:
+        if declared is None:
+            found = columns_of(self._frame(start, self._source.latest(start, self._limits).to))
+        elif self._transforms:
+            found = columns_of(self._transformed(self._no_rows(declared)))
+        else:
             return declared
-        to = start if declared is not None else self._source.latest(start, self._limits).to
-        return columns_of(self._frame(start, to))
+        return Schema(tuple(column for column in found.columns if column.name not in self._carried))
+
+    def _no_rows(self, declared: Schema) -> DataFrame:
+        """A batch without rows, NOT NULL where the table is: with changes, rows that are gone hold NULLs."""
+        from pyspark.sql.types import StructType
+
+        columns = with_changes(declared, carried=False) if self._carried else declared
+        return self._spark.createDataFrame([], StructType.fromJson(columns.to_spark_json()))
 
     def _waiting(self, after: Position) -> Waiting:
         waiting = self._patience.keep_trying(lambda: self._source.latest(after, self._limits))
@@ -163,12 +176,26 @@ class Runner:
         return writer.stage(frame, waiting.rows)
 
     def _frame(self, after: Position, to: Position) -> DataFrame:
-        frame = self._source.read(self._spark, after, to)
+        read = self._source.read_changes if self._carried else self._source.read
+        return self._transformed(read(self._spark, after, to))
+
+    def _transformed(self, frame: DataFrame) -> DataFrame:
         for transform in self._transforms:
             frame = transform.apply(frame)
+        refuse_lost(self._carried, frame.columns)
         return frame
 
     def _acknowledge(self, position: Position) -> None:
         crash.point("acknowledge.before")
         self._patience.keep_trying(lambda: self._source.acknowledge(position))
         crash.point("acknowledge.after")
+
+
+def refuse_lost(carried: Collection[str], columns: Collection[str]) -> None:
+    """Raise ConfigurationError where the transforms dropped a column that changes are known by."""
+    lost = [name for name in carried if name not in columns]
+    if lost:
+        raise ConfigurationError(
+            f"Cannot run the transforms: they drop {', '.join(lost)}, which every change needs; "
+            f"select them too, as in SELECT …, {', '.join(carried)} FROM input"
+        )

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from calve import changes
 from calve.position import Position
 from calve.schema import Schema
+from calve.sources.columnar import change_columns
 from calve.sources.generators import (
     AnyGenerator,
     ChoiceGenerator,
@@ -19,7 +21,7 @@ from calve.sources.generators import (
     StringGenerator,
     TimestampGenerator,
 )
-from calve.sources.source import Limits, Source, Waiting
+from calve.sources.source import Limits, Source, Waiting, refuse_clashes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
@@ -98,10 +100,16 @@ class DatagenSource(Source):
         return there if self.rows is None else min(there, self.rows)
 
     def read(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
-        begin, end = int(after["row"]), int(to["row"])
-        tasks = min(spark.sparkContext.defaultParallelism, -(-(end - begin) // _ROWS_OF_A_TASK))
-        numbers = spark.range(begin, end, 1, max(1, tasks))
+        numbers = _numbers(spark, after, to)
         return numbers.select(*(self._column(numbers["id"], name) for name in self.fields))
+
+    def read_changes(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        refuse_clashes(self.columns())
+        numbers = _numbers(spark, after, to)
+        values = (self._column(numbers["id"], name) for name in self.fields)
+        return numbers.select(*values, *change_columns(f.lit(changes.UPDATE), f.lit(0), numbers["id"]))
 
     def _column(self, row: Expression, name: str) -> Expression:
         return self.fields[name].expression(Draw(row, self.seed, name)).alias(name)
@@ -109,3 +117,9 @@ class DatagenSource(Source):
     def check(self) -> list[str]:
         rows = "endless rows" if self.rows is None else f"{self.rows} rows"
         return [f"{rows} of {len(self.fields)} fields"]
+
+
+def _numbers(spark: SparkSession, after: Position, to: Position) -> DataFrame:
+    begin, end = int(after["row"]), int(to["row"])
+    tasks = min(spark.sparkContext.defaultParallelism, -(-(end - begin) // _ROWS_OF_A_TASK))
+    return spark.range(begin, end, 1, max(1, tasks))

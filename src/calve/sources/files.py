@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr
 
-from calve.gateway import raised_in_spark, translated
+from calve import changes
+from calve.gateway import translated
 from calve.model import Duration, Flaw, Location, is_uri
 from calve.position import Position
 from calve.schema import Column, Primitive, Schema
-from calve.sources import files_position
+from calve.sources import columnar, files_position
 from calve.sources.csv_options import CsvFormat, nested_in_csv
 from calve.sources.declared import Declared
 from calve.sources.files_position import START, File, Known, Listing
 from calve.sources.folder import Folder
-from calve.sources.source import Limits, Source, Waiting
+from calve.sources.operation import Operation, loose, operation_flaws
+from calve.sources.source import Limits, Source, Waiting, refuse_clashes, with_changes
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
+    from calve.decode.changes import RowChanges
     from calve.decode.decoder import Decoder
     from calve.decode.reading import Split
 
@@ -73,6 +74,9 @@ class FilesSource(Source):
     declared: Declared | None = Field(default=None, alias="schema")
     """The columns, as DDL; needed for json and csv. parquet and avro: left out, those of the first file."""
 
+    operation: Operation | None = None
+    """The column that says what a row does to the table; left out: rows are new or take another's place."""
+
     max_files_per_batch: int = Field(default=1000, ge=1, le=1000)
     """How many files a batch takes at the most."""
 
@@ -90,7 +94,8 @@ class FilesSource(Source):
         return ("avro",) if self.format == "avro" else ()
 
     def flaws(self) -> list[Flaw]:
-        return [*self._path_flaws(), *self._schema_flaws(), *self._option_flaws()]
+        found = [*self._path_flaws(), *self._schema_flaws(), *self._option_flaws()]
+        return [*found, *operation_flaws(self.operation, self.format, self.declared, ("text",))]
 
     def _path_flaws(self) -> list[Flaw]:
         if is_uri(self.path) and not self.path.startswith("file:"):
@@ -120,6 +125,8 @@ class FilesSource(Source):
     def columns(self) -> Schema | None:
         if self.format == "text":
             return Schema((Column("value", Primitive("string"), False),))
+        if self.operation is not None and self.declared is not None:
+            return self.operation.left(self.declared)
         return self.declared
 
     def identity(self) -> str:
@@ -185,30 +192,71 @@ class FilesSource(Source):
         path = self.path.removeprefix("file:")
         return "/" + path.lstrip("/") if path != self.path else path
 
+    @property
+    def carries_changes(self) -> bool:
+        return self.operation is not None
+
     def read(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
-        files = [] if to == after else self._folder().unchanged(files_position.batch(to))
+        if self.carries_changes:
+            return self.read_changes(spark, after, to).drop(*changes.NAMES)
+        files = self._files(after, to)
         with translated(f"read files of '{self._where()}'"):
             if self.format in ("parquet", "avro"):
-                return self._read_columnar(spark, files)
-            return self._read_lines(spark, files)
+                found = columnar.loaded(spark, self.format, [file.path for file in files], self.declared)
+                return columnar.rows(found, self.declared)
+            return self._read_lines(spark, files, self._line_columns(), None)
 
-    def _read_lines(self, spark: SparkSession, files: list[File]) -> DataFrame:
+    def read_changes(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
+        files = self._files(after, to)
+        with translated(f"read files of '{self._where()}'"):
+            if self.format in ("parquet", "avro"):
+                return self._read_columnar_changes(spark, [file.path for file in files])
+            columns = with_changes(self._line_columns(), carried=self.carries_changes)
+            return self._read_lines(spark, files, columns, self._row_changes())
+
+    def _files(self, after: Position, to: Position) -> list[File]:
+        return [] if to == after else self._folder().unchanged(files_position.batch(to))
+
+    def _line_columns(self) -> Schema:
+        columns = self.columns()
+        assert columns is not None
+        return columns
+
+    def _row_changes(self) -> RowChanges:
+        from calve.decode.changes import RowChanges
+
+        if self.operation is None:
+            return RowChanges()
+        required = [column.name for column in self._line_columns().columns if not column.nullable]
+        return RowChanges(self.operation.field, self.operation.codes(), required)
+
+    def _read_lines(
+        self, spark: SparkSession, files: list[File], columns: Schema, changes: RowChanges | None
+    ) -> DataFrame:
         from pyspark.sql.types import StructType
 
         from calve.decode.reading import Layout, file_rows
 
-        schema = self.columns()
-        assert schema is not None
-        columns = StructType.fromJson(schema.to_spark_json())
+        types = StructType.fromJson(columns.to_spark_json())
         if not files:
-            return spark.createDataFrame([], columns)
-        splits = [split for file in files for split in self._splits(file)]
+            return spark.createDataFrame([], types)
+        splits = [split for number, file in enumerate(files) for split in self._splits(file, number)]
         tasks = _shared(splits, spark.sparkContext.defaultParallelism)
         layout = Layout(self.options.header, self.options.multi_line)
         numbers = spark.range(0, len(tasks), 1, len(tasks))
-        return numbers.mapInArrow(file_rows(self._decoder(), tasks, layout), columns)
+        return numbers.mapInArrow(file_rows(self._decoder(), tasks, layout, changes), types)
 
-    def _splits(self, file: File) -> Iterator[Split]:
+    def _read_columnar_changes(self, spark: SparkSession, paths: list[str]) -> DataFrame:
+        from pyspark.sql.types import StructType
+
+        if not paths:
+            columns = with_changes(self.columns() or Schema(()), carried=self.carries_changes)
+            return spark.createDataFrame([], StructType.fromJson(columns.to_spark_json()))
+        found = columnar.loaded(spark, self.format, paths, self.declared)
+        refuse_clashes(Schema(tuple(Column(name, Primitive("void")) for name in found.columns)))
+        return columnar.read_changes(found, self.format, paths, self.declared, self.operation)
+
+    def _splits(self, file: File, number: int = 0) -> Iterator[Split]:
         """The parts that can be read side by side: what is compressed or over several lines is one."""
         from calve.decode.reading import Split
 
@@ -216,7 +264,7 @@ class FilesSource(Source):
         whole = compression is not None or self.options.multi_line
         for start in range(0, 1 if whole else max(1, file.size), SPLIT):
             end = file.size if whole else min(file.size, start + SPLIT)
-            yield Split(file.path, start, end, file.size, file.mtime, compression)
+            yield Split(file.path, start, end, file.size, file.mtime, compression, number)
 
     def _compression(self, path: str) -> str | None:
         if self.options.compression == "auto":
@@ -230,21 +278,10 @@ class FilesSource(Source):
 
         if self.declared is None:
             return TextDecoder()
+        schema = self.declared if self.operation is None else loose(self.declared)
         if self.format == "csv":
-            return CsvDecoder(self.declared, self.options.dialect())
-        return JsonDecoder(self.declared)
-
-    def _read_columnar(self, spark: SparkSession, files: list[File]) -> DataFrame:
-        from pyspark.sql.types import StructType
-
-        declared = StructType.fromJson(self.declared.to_spark_json()) if self.declared else None
-        if not files:
-            return spark.createDataFrame([], declared or StructType([]))
-        reader = spark.read.format(self.format)
-        # Spark takes paths for patterns.
-        uris = ["file://" + re.sub(r"([\[\]{}*?\\])", r"\\\1", file.path) for file in files]
-        rows = reader.schema(declared or reader.load(uris[0]).schema).load(uris)
-        return _without_nulls(rows, self.declared) if self.declared else rows
+            return CsvDecoder(schema, self.options.dialect())
+        return JsonDecoder(schema)
 
     def check(self) -> list[str]:
         self._folder().require()
@@ -263,20 +300,3 @@ def _shared(splits: list[Split], parallelism: int) -> list[list[Split]]:
         tasks[least].append(split)
         loads[least] += split.end - split.start + 1
     return tasks
-
-
-def _without_nulls(rows: DataFrame, schema: Schema) -> DataFrame:
-    """`rows`, in which a NULL where there must be none is an error that names its file."""
-    return rows.select(*(_without_null(column) for column in schema.columns))
-
-
-def _without_null(column: Column) -> Expression:
-    from pyspark.sql import functions as f
-
-    quoted = f.col(f"`{column.name.replace('`', '``')}`")
-    if column.nullable:
-        return quoted
-    path = f.regexp_replace(f.input_file_name(), "^file:/+", "/")
-    place = f.concat(f.lit("file '"), path, f.lit("'"))
-    error = raised_in_spark(place, f"column '{column.name}': NULL, and the column is NOT NULL")
-    return f.when(quoted.isNotNull(), quoted).otherwise(error).alias(column.name)

@@ -6,12 +6,13 @@ import json
 import re
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
+from calve import changes
 from calve.errors import StartRefused
 from calve.gateway import translated
 from calve.model import Flaw, Model, Text, suggestion
@@ -19,15 +20,18 @@ from calve.position import Position
 from calve.schema import Array, Column, Primitive, Schema, Struct
 from calve.sources import kafka_position
 from calve.sources.csv_options import CsvFormat, nested_in_csv
+from calve.sources.debezium_options import DebeziumFormat
 from calve.sources.declared import Declared
 from calve.sources.kafka_cluster import KafkaCluster, require
 from calve.sources.kafka_position import Range, Topics
 from calve.sources.kafka_security import KafkaSecurity
-from calve.sources.source import Limits, Source, Waiting
+from calve.sources.operation import Operation, loose, operation_flaws
+from calve.sources.source import Limits, Source, Waiting, clashes, refuse_clashes, with_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from calve.decode.debezium import DebeziumDecoder
     from calve.decode.decoder import Decoder
 
 SETTINGS = (
@@ -96,6 +100,9 @@ def _pattern(value: str) -> str:
 
 Topic = Annotated[str, AfterValidator(_topic)]
 
+Work = Callable[[dict[str, str], list[str]], Any]
+"""What makes a function for `mapInArrow` of the columns that are kept and the topics that are read."""
+
 
 class KafkaStart(Model):
     """Offsets to begin at."""
@@ -127,7 +134,13 @@ class KafkaSource(KafkaSecurity, Source):
     """What a record is: a JSON object, an Avro record, a Debezium change, a line of CSV, text or bytes."""
 
     declared: Declared | None = Field(default=None, alias="schema")
-    """The columns, as DDL; needed for json and csv. text and raw have one column, `value`."""
+    """The columns, as DDL; needed for json, csv and debezium. text and raw have one column, `value`."""
+
+    operation: Operation | None = None
+    """The column that says what a row does to the table; left out: rows are new or take another's place."""
+
+    debezium: DebeziumFormat = DebeziumFormat()
+    """How changes are written, where `format` is debezium."""
 
     start_: Literal["earliest", "latest"] | KafkaStart = Field(default="earliest", alias="start")
     """Where a new table begins: `earliest`, `latest` or `{position: {topic: {partition: offset}}}`."""
@@ -149,15 +162,17 @@ class KafkaSource(KafkaSecurity, Source):
     _group: str = PrivateAttr(default_factory=lambda: f"calve-{uuid.uuid4()}")
 
     def flaws(self) -> list[Flaw]:
-        return [*self.security_flaws(), *self._key_flaws(), *self._schema_flaws(), *self._option_flaws()]
+        found = [*self.security_flaws(), *self._key_flaws(), *self._schema_flaws(), *self._option_flaws()]
+        return [*found, *self._change_flaws()]
 
     def _key_flaws(self) -> list[Flaw]:
         found = []
         if (self.topics is None) == (self.topic_pattern is None):
             why = "give exactly one of topics and topic_pattern"
             found.append(Flaw(("topics",) if self.topics is None else ("topic_pattern",), why))
-        if self.format != "csv" and "csv" in self.model_fields_set:
-            found.append(Flaw(("csv",), f"has no effect with format {self.format}"))
+        for format in ("csv", "debezium"):
+            if self.format != format and format in self.model_fields_set:
+                found.append(Flaw((format,), f"has no effect with format {self.format}"))
         found += [flaw.under("csv") for flaw in self.csv.flaws()]
         if isinstance(self.start_, KafkaStart) and self.topics is not None:
             unread = sorted(set(self.start_.position) - set(self.topics))
@@ -166,7 +181,7 @@ class KafkaSource(KafkaSecurity, Source):
 
     def _schema_flaws(self) -> list[Flaw]:
         if self.declared is None:
-            needed = self.format in ("json", "csv")
+            needed = self.format in ("json", "csv", "debezium")
             return [Flaw(("schema",), f"needed by format {self.format}")] if needed else []
         if self.format not in _WITH_SCHEMA:
             return [Flaw(("schema",), f"has no effect with format {self.format}: its one column is 'value'")]
@@ -178,6 +193,12 @@ class KafkaSource(KafkaSecurity, Source):
             *(Flaw(("metadata",), f"the schema has a column '{name}' already") for name in clashes),
         ]
 
+    def _change_flaws(self) -> Iterator[Flaw]:
+        yield from operation_flaws(self.operation, self.format, self.declared, ("text", "raw", "debezium"))
+        if self.format == "debezium" and self.declared is not None:
+            yield from (flaw.under("debezium") for flaw in self.debezium.column_flaws(self.declared))
+            yield from (Flaw(("schema",), line) for line in clashes(self.declared))
+
     def _option_flaws(self) -> list[Flaw]:
         unknown = [name for name in self.options if name not in SETTINGS]
         return [
@@ -188,7 +209,13 @@ class KafkaSource(KafkaSecurity, Source):
         extra = tuple(METADATA[name] for name in dict.fromkeys(self.metadata))
         return Schema((*self._value_columns().columns, *extra))
 
+    @property
+    def carries_changes(self) -> bool:
+        return self.format == "debezium" or self.operation is not None
+
     def _value_columns(self) -> Schema:
+        if self.operation is not None and self.declared is not None:
+            return self.operation.left(self.declared)
         if self.declared is not None:
             return self.declared
         return Schema((Column("value", Primitive("string" if self.format == "text" else "binary"), False),))
@@ -235,32 +262,76 @@ class KafkaSource(KafkaSecurity, Source):
         return total
 
     def read(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
+        if self.carries_changes:
+            return self.read_changes(spark, after, to).drop(*changes.NAMES)
+        return self._read(spark, after, to, self._value_columns(), self._rows)
+
+    def read_changes(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
+        refuse_clashes(self.columns())
+        columns = with_changes(self._value_columns(), carried=self.carries_changes)
+        return self._read(spark, after, to, columns, self._changes).select(
+            *(f"`{name.replace('`', '``')}`" for name in (*self.columns().names, *changes.NAMES))
+        )
+
+    def _read(
+        self, spark: SparkSession, after: Position, to: Position, columns: Schema, work: Work
+    ) -> DataFrame:
+        """What `work` makes of the records, the columns of `metadata` behind it."""
         from pyspark.sql.types import StructType
 
-        from calve.decode.rows import record_rows
-
-        columns = StructType.fromJson(self.columns().to_spark_json())
+        kept: dict[str, str] = {name: METADATA[name].name for name in self.metadata}
+        made = Schema((*columns.columns, *(METADATA[name] for name in kept)))
+        types = StructType.fromJson(made.to_spark_json())
         parts = kafka_position.ranges(after, to)
         if not parts:
-            return spark.createDataFrame([], columns)
+            return spark.createDataFrame([], types)
         with translated(f"read Kafka at '{self._where()}'"):
             records = spark.read.format("kafka").options(**self._reading(parts)).load()
-            kept: dict[str, str] = {name: METADATA[name].name for name in self.metadata}
-            names = {part.topic for part in parts}
-            topic = names.pop() if len(names) == 1 else None
-            wanted = dict.fromkeys((*_NEEDED, *kept, *([] if topic else ["topic"])))
-            return records.select(*wanted).mapInArrow(record_rows(self._decoder(), kept, topic), columns)
+            topics = sorted({part.topic for part in parts})
+            wanted = dict.fromkeys((*_NEEDED, *kept, *self._also_needed(topics)))
+            return records.select(*wanted).mapInArrow(work(kept, topics), types)
+
+    def _also_needed(self, topics: list[str]) -> Iterator[str]:
+        if len(topics) > 1:
+            yield "topic"
+        if self.format == "debezium":
+            yield "key"
+
+    def _rows(self, kept: dict[str, str], topics: list[str]) -> Any:
+        from calve.decode.rows import Topics, record_rows
+
+        return record_rows(self._decoder(), kept, Topics(tuple(topics)))
+
+    def _changes(self, kept: dict[str, str], topics: list[str]) -> Any:
+        from calve.decode.changes import RowChanges
+        from calve.decode.rows import Topics, record_changes, record_rows
+
+        there = Topics(tuple(topics))
+        if self.format == "debezium":
+            return record_changes(self._debezium_decoder(), kept, there)
+        if self.operation is None:
+            return record_rows(self._decoder(), kept, there, RowChanges())
+        required = [column.name for column in self._value_columns().columns if not column.nullable]
+        made = RowChanges(self.operation.field, self.operation.codes(), required)
+        return record_rows(self._decoder(), kept, there, made)
+
+    def _debezium_decoder(self) -> DebeziumDecoder:
+        from calve.decode.connect import Hints
+        from calve.decode.debezium import DebeziumDecoder
+
+        keys = self.debezium.key_fields
+        hints = Hints(self.debezium.timestamps, self.debezium.decimals)
+        return DebeziumDecoder(self._value_columns(), hints, tuple(keys) if keys else None)
 
     def _decoder(self) -> Decoder:
         from calve.decode.csv import CsvDecoder
         from calve.decode.json import JsonDecoder
         from calve.decode.text import RawDecoder, TextDecoder
 
-        if self.format == "csv":
-            return CsvDecoder(self._value_columns(), self.csv.dialect())
-        if self.format == "json":
-            return JsonDecoder(self._value_columns())
-        return TextDecoder() if self.format == "text" else RawDecoder()
+        if self.format == "text" or self.declared is None:
+            return TextDecoder() if self.format == "text" else RawDecoder()
+        schema = self.declared if self.operation is None else loose(self.declared)
+        return CsvDecoder(schema, self.csv.dialect()) if self.format == "csv" else JsonDecoder(schema)
 
     def _reading(self, parts: list[Range]) -> dict[str, str]:
         """Options of Spark's Kafka source; one group, so that executors use their consumers again."""

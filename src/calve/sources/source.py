@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from calve import changes
+from calve.errors import ConfigurationError
 from calve.model import Model
 from calve.position import Position
 from calve.schema import Schema
@@ -41,7 +43,7 @@ class Source(Model, ABC):
 
     A pipeline's loop calls, in one thread and with a SparkSession alive: `identity` once at each start;
     `start` once in a table's life, when it has no mark; `latest` before each batch and at least once a
-    second while idle; `read` once a batch, and again with the same bounds after a failure;
+    second while idle; `read` or `read_changes` once a batch, and again with the same bounds after a failure;
     `acknowledge` after a commit, at least once for each position that was committed, and perhaps again.
 
     `read` must give exactly the rows in (after, to], the same ones every time it is asked. An exception
@@ -78,9 +80,42 @@ class Source(Model, ABC):
     def read(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
         """Exactly the rows in (after, to]."""
 
+    @property
+    def carries_changes(self) -> bool:
+        """Whether the rows say what they do to the table; others are upserts, if changes are asked for."""
+        return False
+
+    def read_changes(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
+        """The rows in (after, to] with the columns of `changes.COLUMNS`, in the same order every time."""
+        raise ConfigurationError(
+            f"Cannot read changes from connector '{self.connector}': it does not tell the order of its rows"
+        )
+
     def acknowledge(self, position: Position) -> None:
         """Everything up to `position` is in the table; the source may forget it."""
 
     @abstractmethod
     def check(self) -> list[str]:
         """Reach the source; what was seen, a line each. Raises the error that says what is wrong."""
+
+
+def with_changes(columns: Schema, *, carried: bool) -> Schema:
+    """The columns of changes whose rows have `columns`; where they are carried, some rows have only a key."""
+    refuse_clashes(columns)
+    values = (replace(column, nullable=True) if carried else column for column in columns.columns)
+    return Schema((*values, *changes.COLUMNS.columns))
+
+
+def refuse_clashes(columns: Schema) -> None:
+    """Raise ConfigurationError where a column has a name that changes need."""
+    for line in clashes(columns):
+        raise ConfigurationError(f"Cannot read changes: {line}")
+
+
+def clashes(columns: Schema) -> list[str]:
+    """A line for each column that has a name that changes need."""
+    return [
+        f"column '{name}': every change has a column of this name; give it another one"
+        for name in columns.names
+        if name.lower() in changes.NAMES
+    ]

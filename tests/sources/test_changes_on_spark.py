@@ -1,0 +1,189 @@
+"""Changes on Spark: rows of files in their order, operations, and transforms that keep both."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from calve import changes
+from calve.errors import BadRecord, ConfigurationError
+from calve.gateway import translated
+from calve.project import ResolvedPipeline
+from calve.runtime.report import Report
+from calve.runtime.runner import Runner
+from calve.runtime.stop import Stop
+from calve.sink.declaration import IcebergSink
+from calve.sources.datagen import DatagenSource
+from calve.sources.files import FilesSource
+from calve.sources.source import Limits, Source
+from calve.transforms.sql import SqlTransform
+
+COLUMNS = "id BIGINT NOT NULL, op STRING"
+KEPT = "_op, _order, _ts, _unknown"
+
+
+def files(path: Path, **keys: Any) -> FilesSource:
+    source = FilesSource.model_validate({"path": str(path), "schema": COLUMNS, **keys})
+    assert source.flaws() == []
+    return source
+
+
+def frame(spark: SparkSession, source: Source) -> DataFrame:
+    start = source.start()
+    return source.read_changes(spark, start, source.latest(start, Limits(1_000_000)).to)
+
+
+def ordered(found: DataFrame) -> list[Any]:
+    """The rows in the order of their changes, which has no ties."""
+    with translated("read"):
+        rows = found.collect()
+    places = [tuple(row._order)[1:] for row in rows]
+    assert len(set(places)) == len(rows)
+    assert {row._order.seq for row in rows} <= {None}
+    return [row for _, row in sorted(zip(places, rows, strict=True))]
+
+
+def written(folder: Path, *parts: Callable[[Path], None]) -> None:
+    """Files of ascending age, whose names would sort the other way round."""
+    folder.mkdir(exist_ok=True)
+    for number, part in enumerate(parts):
+        path = folder / f"{9 - number} +é%20[x].data"
+        part(path)
+        os.utime(path, ns=(number + 1, 1_700_000_000_000_000_000 + number))
+
+
+def parquet(ids: list[Any], ops: list[Any], rows_of_a_group: int = 1000) -> Callable[[Path], None]:
+    table = pa.table({"id": ids, "op": ops}, pa.schema([("id", pa.int64()), ("op", pa.string())]))
+    return lambda path: pq.write_table(table, path, row_group_size=rows_of_a_group)
+
+
+def test_rows_of_parquet_files_are_ordered_by_file_and_row(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 5000
+    written(
+        tmp_path / "in",
+        parquet(list(range(size)), ["c"] * size, 500),
+        parquet(list(range(size, size + 3)), ["d", "u", "t"]),
+    )
+    source = files(tmp_path / "in", format="parquet", operation={"field": "op"})
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "4096")
+    try:
+        found = frame(spark, source)
+        assert found.rdd.getNumPartitions() > 2
+        rows = ordered(found)
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    assert [row.id for row in rows] == list(range(size + 3))
+    assert [row._op for row in rows[-4:]] == ["i", "d", "u", "t"]
+    assert found.columns == ["id", *changes.NAMES]
+
+
+def test_rows_of_avro_files_are_ordered_by_file_and_row(spark: SparkSession, tmp_path: Path) -> None:
+    for number in (1, 0):
+        rows = spark.range(number * 5000, number * 5000 + 5000, 1, 1).selectExpr("id", "'u' AS op")
+        rows.write.format("avro").save(str(tmp_path / "made" / str(number)))
+    made = [next((tmp_path / "made" / name).glob("*.avro")) for name in ("0", "1")]
+    written(tmp_path / "in", *((lambda path, one=one: one.rename(path) and None) for one in made))
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "4096")
+    try:
+        found = frame(spark, files(tmp_path / "in", format="avro"))
+        assert found.rdd.getNumPartitions() > 2
+        rows = ordered(found)
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    assert [row.id for row in rows] == list(range(10_000))
+    assert {row._op for row in rows} == {"u"}
+
+
+@pytest.mark.parametrize(
+    ("ids", "ops", "why"),
+    [
+        ([1, 2], ["c", "x"], "column 'op': 'x' is none of the operations"),
+        ([1, 2], ["c", None], "column 'op': NULL is none of the operations"),
+        ([1, None], ["d", "u"], "column 'id': NULL, and the column is NOT NULL"),
+    ],
+)
+def test_a_parquet_file_with_a_bad_operation_is_named(
+    spark: SparkSession, tmp_path: Path, ids: list[Any], ops: list[Any], why: str
+) -> None:
+    parquet(ids, ops)(tmp_path / "a.parquet")
+    with pytest.raises(BadRecord) as caught:
+        ordered(frame(spark, files(tmp_path, format="parquet", operation={"field": "op"})))
+    assert caught.value.place == f"file '{tmp_path}/a.parquet'"
+    assert caught.value.reason == why
+
+
+def test_a_delete_in_parquet_may_leave_out_what_is_not_null(spark: SparkSession, tmp_path: Path) -> None:
+    parquet([None, 1], ["d", "c"])(tmp_path / "a.parquet")
+    rows = ordered(frame(spark, files(tmp_path, format="parquet", operation={"field": "op"})))
+    assert [(row.id, row._op) for row in rows] == [(None, "d"), (1, "i")]
+
+
+def test_lines_of_files_are_changes_and_again_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    lines = ('{"id": 1, "op": "c"}\n{"id": 1, "op": "d"}\n', '{"op": "d"}\n')
+    written(tmp_path / "in", *(lambda path, text=text: path.write_text(text) and None for text in lines))
+    source = files(tmp_path / "in", operation={"field": "op"})
+    found = frame(spark, source)
+    rows = ordered(found)
+    assert [(row.id, row._op) for row in rows] == [(1, "i"), (1, "d"), (None, "d")]
+    assert [tuple(row._order)[1:] for row in rows] == [(0, 0, 0), (0, 1, 0), (1, 0, 0)]
+    assert ordered(frame(spark, source)) == rows
+    start = source.start()
+    assert source.read(spark, start, source.latest(start, Limits(10)).to).columns == ["id"]
+    assert source.read_changes(spark, start, start).collect() == []
+
+
+def test_generated_rows_are_upserts_in_their_sequence(spark: SparkSession) -> None:
+    rows = ordered(frame(spark, DatagenSource(rows=100, seed=1)))
+    assert [(row.id, row._order.at, row._op) for row in rows] == [(n, n, "u") for n in range(100)]
+
+
+def test_without_a_schema_parquet_rows_are_upserts(spark: SparkSession, tmp_path: Path) -> None:
+    parquet([3, 1], ["x", "y"])(tmp_path / "a.parquet")
+    source = FilesSource.model_validate({"path": str(tmp_path), "format": "parquet"})
+    assert [(row.id, row.op, row._op) for row in ordered(frame(spark, source))] == [
+        (3, "x", "u"),
+        (1, "y", "u"),
+    ]
+
+
+def runner(spark: SparkSession, source: Source, *queries: str) -> Runner:
+    sink = IcebergSink.model_validate({"namespace": "shop", "table": "orders"})
+    transforms = tuple(SqlTransform(sql=query) for query in queries)
+    pipeline = ResolvedPipeline("orders", source, sink, transforms, "orders", True)
+    return Runner(pipeline, spark, Stop(), Report("orders"))
+
+
+def test_transforms_keep_the_changes_and_the_sink_gets_value_columns(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "a.json").write_text('{"id": 7, "op": "d"}\n')
+    source = files(tmp_path, operation={"field": "op"})
+    start = source.start()
+    to = source.latest(start, Limits(10)).to
+    whole = runner(spark, source, f"SELECT id * 2 AS twice, id, {KEPT} FROM input", "SELECT * FROM input")
+    assert whole.columns(start).ddl() == "twice BIGINT NOT NULL, id BIGINT NOT NULL"
+    [row] = whole._frame(start, to).collect()
+    assert (row.twice, row.id, row._op, row._order.lane) == (14, 7, "d", 0)
+    assert runner(spark, source).columns(start).ddl() == "id BIGINT NOT NULL"
+    undeclared = FilesSource.model_validate({"path": str(tmp_path), "schema": COLUMNS})
+    assert runner(spark, undeclared)._frame(start, to).columns == ["id", "op"]
+
+
+def test_transforms_that_drop_columns_of_changes_are_refused_at_the_start(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source = files(tmp_path, operation={"field": "op"})
+    with pytest.raises(ConfigurationError) as caught:
+        runner(spark, source, "SELECT id, _op, _ts FROM input").columns(source.start())
+    assert str(caught.value) == (
+        "Cannot run the transforms: they drop _order, _unknown, which every change needs; "
+        "select them too, as in SELECT …, _op, _order, _ts, _unknown FROM input"
+    )
+    assert caught.value.exit_code == 78
