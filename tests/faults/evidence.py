@@ -46,6 +46,13 @@ def values(table: Table, column: str) -> list[Any]:
     return sorted(table.scan(selected_fields=(column,)).to_arrow()[column].to_pylist())
 
 
+def total(table: Table) -> int:
+    """How many rows the newest snapshot says there are; to wait for them, not to prove them."""
+    newest = table.current_snapshot()
+    summary = newest.summary if newest else None
+    return int(summary.additional_properties.get("total-records", 0)) if summary else 0
+
+
 def files_added_twice(table: Table) -> list[str]:
     """Data files that more than one snapshot added."""
     return [finding.where for finding in files.added_once(reader.facts(table))]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 LIMIT = 240
 
@@ -45,17 +49,16 @@ class Calve:
 
     def run(self, *arguments: str, fault: dict[str, Any] | None = None) -> tuple[int, str]:
         """Run `calve` to its end; the exit code and what it said."""
-        process = self.start(*arguments, fault=fault)
-        out, err = process.communicate(timeout=LIMIT)
-        return process.returncode, out + err
+        return ended(self.start(*arguments, fault=fault))
 
     @property
     def trace(self) -> Path:
         return self.folder / "trace.jsonl"
 
     def status(self, pipeline: str) -> dict[str, Any]:
-        """What the pipeline tells of itself."""
-        return dict(json.loads((self.folder / ".calve/status" / f"{pipeline}.json").read_text()))
+        """What the pipeline tells of itself; nothing before it first started."""
+        file = self.folder / ".calve/status" / f"{pipeline}.json"
+        return dict(json.loads(file.read_text())) if file.exists() else {}
 
     def fired(self) -> list[str]:
         """The crash points that fired so far."""
@@ -66,8 +69,23 @@ class Calve:
         """End what is still running."""
         for process in self.started:
             if process.poll() is None:
-                process.kill()
+                send(process, signal.SIGKILL, whole=True)
             process.communicate()
+
+
+def ended(process: subprocess.Popen[str], seconds: float = LIMIT) -> tuple[int, str]:
+    """Wait for the end of a process; the exit code and what it said."""
+    out, err = process.communicate(timeout=seconds)
+    return process.returncode, out + err
+
+
+def send(process: subprocess.Popen[str], number: signal.Signals, whole: bool = False) -> None:
+    """Send a signal to a process, or to the `whole` of it: the JVM and Spark's workers as well."""
+    below = psutil.Process(process.pid).children(recursive=True) if whole else []
+    process.send_signal(number)
+    for child in below:
+        with suppress(psutil.NoSuchProcess):
+            child.send_signal(number)
 
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = LIMIT) -> Any:

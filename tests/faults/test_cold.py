@@ -2,112 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
-import uuid
 
 import pytest
 
 from calve import crash
 from tests.faults import evidence
-from tests.faults.process import Calve, wait_for
+from tests.faults.chain import Chain
+from tests.faults.process import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
-DECLARATION = """
-version: "1.0"
-sources:
-  topic:
-    connector: kafka
-    config:
-      bootstrap_servers: {bootstrap}
-      topics: [{topic}]
-      format: json
-      schema: "id BIGINT NOT NULL, name STRING"
-sinks:
-  lake:
-    connector: iceberg
-    config:
-      {catalog}
-      namespace: {namespace}
-      table: events
-      batch_size: {batch}
-      max_batch_size: {batch}
-      flush_interval_secs: 1
-      retry_for: 2m
-spark:
-  master: "local[1]"
-  driver_memory: 1g
-  config: {{spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}}
-pipelines:
-  events: {{source: topic, sink: lake}}
-"""
 IN_TIME = ("fence.swapped", "stage.after", "commit.applied", "commit.swapped", "acknowledge.before")
-
-
-class Stream:
-    """A topic that is filled as the test goes, and the project that reads it."""
-
-    def __init__(self, kafka, tmp_path, rest=None, batch=40):
-        self.topic = f"events-{uuid.uuid4().hex[:8]}"
-        self.kafka = kafka
-        self.produced = 0
-        namespace = f"n{uuid.uuid4().hex[:8]}"
-        kafka.create_topic(self.topic, 3)
-        catalog = f"catalog: {{type: rest, rest: {{uri: '{rest.uri}'}}}}" if rest else ""
-        keys = {"bootstrap": kafka.bootstrap, "topic": self.topic, "catalog": catalog, "batch": batch}
-        self.calve = Calve(
-            tmp_path / "project", DECLARATION.format(namespace=namespace, **keys), is_measured=False
-        )
-        self.catalog = evidence.rest(rest.uri) if rest else evidence.embedded(self.calve.folder)
-        self.table = f"{namespace}.events"
-
-    def produce(self, count, abort=False):
-        first = self.produced + 1
-        values = [json.dumps({"id": number, "name": f"n{number}"}) for number in range(first, first + count)]
-        if abort:
-            lost = [json.dumps({"id": -number, "name": "aborted"}) for number in range(count)]
-            self.kafka.produce_in_transaction(self.topic, lost, commit=False)
-        self.kafka.produce_in_transaction(self.topic, values, commit=True)
-        self.produced += count
-
-    def load(self):
-        return evidence.load(self.catalog, self.table)
-
-    def check(self):
-        table = self.load()
-        assert evidence.values(table, "id") == list(range(1, self.produced + 1))
-        assert evidence.files_added_twice(table) == []
-        evidence.assert_only_grows(evidence.marks(table, "events"))
-
-
-@pytest.fixture
-def stream(kafka, tmp_path):
-    made = []
-
-    def make(**options):
-        made.append(Stream(kafka, tmp_path, **options))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.calve.end()
 
 
 def killed_at_every_point(stream, points):
     """Each life of the pipeline is killed at the next point; the last one ends by itself."""
+    chain = Chain(stream)
     for point in points:
-        stream.produce(40, abort=True)
-        first_only = point.startswith(("start", "fence"))
-        fault = {"point": point, "nth": 1 if first_only else 2, "action": "kill"}
-        code, said = stream.calve.run("run", fault=fault)
-        assert code == -signal.SIGKILL, (point, said)
-    assert stream.calve.fired() == list(points)
-    stream.produce(10)
-    code, said = stream.calve.run("run", "--once")
-    assert code == 0, said
-    stream.check()
+        chain.kill_at(point, nth=1 if point.startswith(("start", "fence")) else 2)
+    chain.end()
 
 
 def test_a_run_that_is_killed_at_every_point_in_turn_writes_every_row_once(stream):
@@ -123,6 +38,11 @@ def test_a_run_on_a_rest_catalog_that_is_killed_around_the_commit_writes_every_r
 @pytest.mark.rest
 def test_a_run_on_a_rest_catalog_that_is_killed_at_every_point_writes_every_row_once(stream, rest_catalog):
     killed_at_every_point(stream(rest=rest_catalog), crash.POINTS)
+
+
+@pytest.mark.full
+def test_a_run_on_files_that_is_killed_at_every_point_writes_every_row_once(inbox):
+    killed_at_every_point(inbox, crash.POINTS)
 
 
 def test_local_state_is_disposable_also_after_compaction_and_expiry(stream, spark):
