@@ -21,7 +21,7 @@ COLUMNS = Schema(
                 (
                     # What the source's own log says, such as an LSN; NULL where it says nothing.
                     Column("seq", Primitive("bigint"), nullable=True),
-                    # The place of the record: which partition or file, how far in it, and which of its changes.
+                    # The record's place: which partition or file, how far in it, which of its changes.
                     Column("lane", Primitive("bigint"), nullable=False),
                     Column("at", Primitive("bigint"), nullable=False),
                     Column("part", Primitive("int"), nullable=False),

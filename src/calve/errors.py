@@ -10,6 +10,7 @@ CalveError                 70  a bug, unless a subclass says otherwise
 │   └── StartRefused       65  the table and the source do not agree; `command` decides
 ├── Unavailable            69  a service does not answer (retryable)
 │   ├── Conflict           75  another writer's commit came first (retryable)
+│   │   └── Moved          75  and it changed what this one was made for (retryable)
 │   └── TryAgain           75  it was waited for as long as `retry_for` allows
 ├── NotPermitted           77  a service refused the credentials or the action
 └── Fenced                 80  a newer epoch of the same sink writes now
@@ -106,6 +107,12 @@ class Unavailable(CalveError):
 
 class Conflict(Unavailable):
     """Another writer's commit came first."""
+
+    exit_code = 75
+
+
+class Moved(Conflict):
+    """Another writer's commit changed what this one was made for."""
 
     exit_code = 75
 

@@ -26,6 +26,11 @@ def jvm() -> Any:
     return running._jvm
 
 
+def activate(spark: Any) -> None:
+    """Make `spark` the session of the calling thread."""
+    jvm().org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+
+
 def process() -> Any:
     """The process of the JVM that this process started."""
     from pyspark import SparkContext

@@ -236,12 +236,13 @@ def _unknown(path: tuple[str, ...], name: str, known: Mapping[str, object]) -> I
 def _column_flaws(sink: IcebergSink, columns: Schema) -> Iterator[Flaw]:
     for key, index, name in sink.columns_named():
         column = columns.column(name)
+        path = (key,) if key == "order_by" else (key, index)
         if column is None:
-            yield Flaw(
-                (key, index), f"'{name}' is not a column of the source{suggestion(name, columns.names)}"
-            )
+            yield Flaw(path, f"'{name}' is not a column of the source{suggestion(name, columns.names)}")
         elif not isinstance(column.type, (Primitive, Decimal)):
-            yield Flaw((key, index), f"'{name}' is {column.type.ddl()}; only a single value can stand here")
+            yield Flaw(path, f"'{name}' is {column.type.ddl()}; only a single value can stand here")
+        elif key == "key_fields" and column.type in (Primitive("float"), Primitive("double")):
+            yield Flaw(path, f"'{name}' is {column.type.ddl()}, which cannot tell rows apart")
     yield from _partition_flaws(sink, columns)
 
 

@@ -17,7 +17,7 @@ from calve.iceberg.swap import Change, Proposal
 from calve.iceberg.table import Metadata, Table
 from calve.position import Decision, Lineage, Mark
 from calve.runtime.runner import Runner
-from calve.sink import commit, writer
+from calve.sink import commit, prepare
 from calve.sink.commit import Committer
 from calve.sink.writer import Writer
 from calve.sources import kafka_position
@@ -506,7 +506,7 @@ def _let_the_library_retry(patch: pytest.MonkeyPatch) -> None:
 
 
 def _believe_the_files(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(writer, "_check_count", lambda *arguments: None)
+    patch.setattr(prepare, "check_count", lambda *arguments: None)
 
 
 def _read_on_whatever_is_there(patch: pytest.MonkeyPatch) -> None:

@@ -82,9 +82,10 @@ class Catalog:
         partition: Sequence[PartitionField],
         sort: Sequence[SortField],
         properties: Mapping[str, str],
+        keys: Sequence[str] = (),
     ) -> Table:
-        """Create the table, or load it if another process was faster."""
-        java_schema = self._schema(schema)
+        """Create the table with `keys` as identifier fields, or load it if another process was faster."""
+        java_schema = self._schema(schema, keys)
         builder = self._java.buildTable(self._identifier(name), java_schema)
         builder = builder.withPartitionSpec(self._spec(java_schema, partition))
         builder = builder.withSortOrder(self._sort_order(java_schema, sort))
@@ -106,13 +107,19 @@ class Catalog:
     def _namespace(self, levels: Sequence[str]) -> Any:
         return self._jvm.org.apache.iceberg.catalog.Namespace.of(java.string_array(levels))
 
-    def _schema(self, schema: Schema) -> Any:
+    def _schema(self, schema: Schema, keys: Sequence[str] = ()) -> Any:
         spark_type = self._jvm.org.apache.spark.sql.types.DataType.fromJson(
             json.dumps(schema.to_spark_json())
         )
         converted = self._jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(spark_type)
         # Spark numbers fields from 0, which some REST servers take for "missing".
-        return self._jvm.org.apache.iceberg.types.TypeUtil.assignIncreasingFreshIds(converted)
+        fresh = self._jvm.org.apache.iceberg.types.TypeUtil.assignIncreasingFreshIds(converted)
+        if not keys:
+            return fresh
+        ids = self._jvm.java.util.HashSet()
+        for name in keys:
+            ids.add(fresh.findField(name).fieldId())
+        return self._jvm.org.apache.iceberg.Schema(fresh.columns(), ids)
 
     def _spec(self, java_schema: Any, fields: Sequence[PartitionField]) -> Any:
         builder = self._jvm.org.apache.iceberg.PartitionSpec.builderFor(java_schema)

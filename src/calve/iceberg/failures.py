@@ -6,11 +6,12 @@ import re
 from contextlib import AbstractContextManager
 
 from calve import gateway
-from calve.errors import CalveError, ConfigurationError, Conflict, NotPermitted, Unavailable
+from calve.errors import CalveError, ConfigurationError, Conflict, Moved, NotPermitted, Unavailable
 
 _PACKAGE = r"org\.apache\.iceberg\.exceptions\."
 _KINDS: tuple[tuple[str, type[CalveError]], ...] = (
     ("CommitFailedException", Conflict),
+    (r"ValidationException(?=: (?:Cannot commit, missing data files|Found |Missing required files))", Moved),
     ("CommitStateUnknownException", Unavailable),
     ("ServiceUnavailableException|ServiceFailureException|RuntimeIOException|RESTException", Unavailable),
     ("NotAuthorizedException|ForbiddenException", NotPermitted),

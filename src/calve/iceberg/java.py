@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from calve import gateway
@@ -22,6 +22,45 @@ def string_map(values: Mapping[str, str]) -> Any:
     for key, value in values.items():
         result.put(key, value)
     return result
+
+
+def int_array(values: Sequence[int]) -> Any:
+    """An `int[]`."""
+    array = _gateway().new_array(gateway.jvm().int, len(values))
+    for index, value in enumerate(values):
+        array[index] = value
+    return array
+
+
+def object_list(values: Iterable[Any]) -> Any:
+    """A `List`."""
+    result = gateway.jvm().java.util.ArrayList()
+    for value in values:
+        result.add(value)
+    return result
+
+
+def always_true() -> Any:
+    """The expression that every row satisfies."""
+    return gateway.jvm().org.apache.iceberg.expressions.Expressions.alwaysTrue()
+
+
+class _Function:
+    """A `java.util.function.Function`; Java calls `apply`."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.apply = function
+
+    class Java:
+        implements = ("java.util.function.Function",)
+
+
+def function(called: Callable[[Any], Any]) -> Any:
+    """A `Function` that calls back into Python."""
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    ensure_callback_server_started(_gateway())
+    return _Function(called)
 
 
 def static_member(owner: str, name: str) -> Any:

@@ -18,11 +18,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Staged:
-    """Data files that are written and belong to no snapshot yet."""
+    """Data files that are written and belong to no snapshot yet; a commit adds them to the table."""
 
     files: tuple[Any, ...]
     rows: int
     bytes: int
+    dropped: int = 0
+    """Changes that were passed over, because the table is not to have them."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a commit would leave the table as it is."""
+        return self.rows == 0
+
+    def update(self, table: Any) -> Any:
+        """A new update of Iceberg's that does to `table` what was staged."""
+        update = table.newFastAppend()
+        for file in self.files:
+            update = update.appendFile(file)
+        return update
+
+    def renewed(self) -> Staged:
+        """The same for a table that has moved on so far that the update was refused."""
+        return self
+
+    def release(self) -> None:
+        """Nothing of this will be asked for again."""
+
+
+NOTHING = Staged((), 0, 0)
 
 
 def stage(table: Table, frame: DataFrame, options: Mapping[str, str]) -> Staged:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from calve import crash, gateway
 from calve.errors import Conflict
 from calve.iceberg import java
 from calve.iceberg.failures import translated
+from calve.iceberg.stage import NOTHING, Staged
 from calve.iceberg.table import Metadata, Table
 from calve.position import Mark
 
@@ -24,11 +25,11 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Change:
-    """What a commit brings: files, what its summary says besides the mark, and where its mark is kept."""
+    """What a commit brings: what was staged, what its summary says, and where its mark is kept."""
 
     branch: str
     property: str
-    files: Iterable[Any] = ()
+    staged: Staged = NOTHING
     summary: Mapping[str, str] | None = None
 
 
@@ -55,9 +56,7 @@ def attempt(table: Table, change: Change, propose: Callable[[Metadata], Proposal
 
 
 def _update(table: Table, change: Change, mark: Mark) -> Any:
-    update = table.java.newFastAppend().toBranch(change.branch)
-    for file in change.files:
-        update = update.appendFile(file)
+    update = change.staged.update(table.java).toBranch(change.branch)
     for key, value in {**(change.summary or {}), **mark.summary(change.property)}.items():
         update = update.set(key, value)
     return update

@@ -25,6 +25,8 @@ class Status:
     started: float = field(default_factory=time.time)
     epoch: int = 0
     rows: int = 0
+    dropped: int = 0
+    """Changes that were passed over: deletes where rows are only added, and changes that came too late."""
     bytes: int = 0
     batches: int = 0
     files: int = 0

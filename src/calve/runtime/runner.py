@@ -149,7 +149,7 @@ class Runner:
         begun = time.monotonic()
         self._in_flight = True
         staged = self._patience.keep_trying(lambda: self._stage(writer, after, waiting))
-        if staged.rows == 0 and begun - self._committed < REFRESH:
+        if staged.is_empty and begun - self._committed < REFRESH:
             self._in_flight = False
             return waiting.to
         written = time.monotonic()
@@ -158,6 +158,7 @@ class Runner:
         self._acknowledge(waiting.to)
         self._report.add(
             rows=staged.rows,
+            dropped=staged.dropped,
             bytes=staged.bytes,
             batches=1,
             files=len(staged.files),

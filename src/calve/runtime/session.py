@@ -97,7 +97,7 @@ def branch_off(spark: SparkSession, catalogs: Iterable[Catalog]) -> SparkSession
         _make_room(catalog)
         for key, value in catalog_settings(catalog).items():
             session.conf.set(key, value)
-    gateway.jvm().org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+    gateway.activate(session)
     return session
 
 

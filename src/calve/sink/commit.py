@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from calve import crash, position
-from calve.errors import CalveError
-from calve.iceberg.stage import Staged
+from calve.errors import CalveError, Moved
+from calve.iceberg.stage import NOTHING, Staged
 from calve.iceberg.swap import Change, Proposal, attempt
 from calve.iceberg.table import Metadata, Table
 from calve.patience import Patience
@@ -148,6 +149,8 @@ class Committer:
                 self._patience.recovered()
                 return proposal.mark
             self._wait_or_raise(failure)
+            if isinstance(failure, Moved):
+                change = replace(change, staged=change.staged.renewed())
 
     def _reload(self) -> Metadata:
         while True:
@@ -173,7 +176,7 @@ class Committer:
 
     def _change(self, staged: Staged | None, reason: Mapping[str, str] | None = None) -> Change:
         summary = {**self._snapshot_properties, **(reason or {})}
-        return Change(self.branch, self._property, staged.files if staged else (), summary)
+        return Change(self.branch, self._property, staged or NOTHING, summary)
 
     def _mark(self, base: Metadata, sound: bool = True) -> Mark | None:
         try:

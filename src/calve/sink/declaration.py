@@ -184,6 +184,26 @@ class IcebergSink(Model):
     """How `commit_mode: upsert` takes old rows out: found by position, or by equality deletes, which are
     cheap to write and slow to read."""
 
+    order_by: ColumnName | None = None
+    """A column whose greater value is the later change of a key, also over batches: an older change that
+    comes later is passed over, even after a delete. Left out: changes come in the order of the source."""
+
+    tombstone_retention: Duration = 604_800.0
+    """How long `order_by` remembers deleted keys, in a table that is called like this one and
+    `__tombstones`, such as `7d`."""
+
+    truncate: Literal["refuse", "delete", "ignore"] = "refuse"
+    """What `commit_mode: upsert` does when the source says that it was emptied: stop, empty the table as
+    well, or nothing."""
+
+    change_columns: bool = False
+    """Whether `commit_mode: append` keeps changes as they are, deletes included, with their operation in
+    `_op`, their order in `_seq` and their time in `_ts`."""
+
+    overwrite_conflicts: Literal["refuse", "last_wins"] = "refuse"
+    """What `commit_mode: overwrite` does when another writer committed to the same data while a batch was
+    written."""
+
     overwrite: Literal["partitions", "table"] | list[Annotated[str, Field(min_length=1)]] = "partitions"
     """What `commit_mode: overwrite` replaces: partitions in the batch, the table, or what filters name."""
 
@@ -246,6 +266,7 @@ class IcebergSink(Model):
             ("partition_by", i, partition_field(text).column) for i, text in enumerate(self.partition_by)
         ]
         found += [("key_fields", i, name) for i, name in enumerate(self.key_fields)]
+        found += [("order_by", 0, self.order_by)] if self.order_by else []
         sorts = [(i, field.column) for i, text in enumerate(self.sort_by) for field in sort_fields(text)]
         return found + [("sort_by", i, name) for i, name in sorts]
 
@@ -303,9 +324,15 @@ class IcebergSink(Model):
             found.append(Flaw(("commit_mode",), "'commit_mode: upsert' needs 'key_fields'"))
         if self.commit_mode != "upsert":
             found += self._without_effect("key_fields", "commit_mode: upsert")
-            found += self._without_effect("deletes", "commit_mode: upsert")
+            for key in ("deletes", "order_by", "tombstone_retention", "truncate"):
+                found += self._without_effect(key, "commit_mode: upsert")
+        elif self.order_by is None:
+            found += self._without_effect("tombstone_retention", "order_by")
+        if self.commit_mode != "append":
+            found += self._without_effect("change_columns", "commit_mode: append")
         if self.commit_mode != "overwrite":
             found += self._without_effect("overwrite", "commit_mode: overwrite")
+            found += self._without_effect("overwrite_conflicts", "commit_mode: overwrite")
         if self.schema_evolution != "full":
             found += self._without_effect("renames", "schema_evolution: full")
         return found

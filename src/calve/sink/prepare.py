@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from calve import schema
-from calve.errors import ConfigurationError, TableMismatch
+from calve import changes, schema
+from calve.errors import ConfigurationError, TableMismatch, Unavailable
 from calve.iceberg.catalog import Catalog
 from calve.iceberg.name import TableName, quoted
+from calve.iceberg.stage import Staged
 from calve.iceberg.table import Metadata, Table
 from calve.partitioning import SortField
 from calve.schema import Schema
@@ -70,7 +72,30 @@ def create(catalog: Catalog, sink: IcebergSink, columns: Schema) -> Table:
             "create the table first, or declare its partitioning"
         )
     catalog.create_namespace(name.namespace)
-    return catalog.create(name, columns, partition, sink.sort_fields(), creation_properties(sink))
+    keys = sink.key_fields if sink.commit_mode == "upsert" else ()
+    return catalog.create(name, columns, partition, sink.sort_fields(), creation_properties(sink), keys)
+
+
+def table_columns(columns: Schema, sink: IcebergSink) -> Schema:
+    """`columns` as the table has them: the keys of an upsert NOT NULL, the columns of kept changes added."""
+    keys = sink.key_fields if sink.commit_mode == "upsert" else ()
+    missing = sorted(set(keys) - set(columns.names))
+    if missing:
+        raise ConfigurationError(
+            f"Cannot write to table '{table_name(sink)}': the rows have no column '{missing[0]}', which "
+            "'key_fields' names"
+        )
+    held = tuple(replace(one, nullable=False) if one.name in keys else one for one in columns.columns)
+    return Schema((*held, *(changes.KEPT.columns if sink.change_columns else ())))
+
+
+def check_count(counted: int, staged: Staged, table: Table) -> None:
+    """Refuse files that do not hold as many rows as were decoded."""
+    if counted != staged.rows:
+        raise Unavailable(
+            f"Cannot commit to table '{table.name}': {counted} rows were decoded, "
+            f"{staged.rows} are in the files"
+        )
 
 
 def check(table: Table, sink: IcebergSink, columns: Schema) -> None:

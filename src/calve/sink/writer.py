@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calve import crash
-from calve.errors import Unavailable
 from calve.iceberg.catalog import Catalog
 from calve.iceberg.stage import Staged, stage
 from calve.iceberg.table import Table
 from calve.patience import Patience
 from calve.position import Mark, Position
 from calve.schema import Schema
-from calve.sink import prepare
+from calve.sink import batch, prepare
 from calve.sink.commit import Committer
 from calve.sink.declaration import IcebergSink
+from calve.sink.delta import Delta
+from calve.sink.overwrite import replacing
+from calve.sink.tombstones import Tombstones
+from calve.sink.upsert import Upsert
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,6 +47,7 @@ class Writer:
         self._catalog = patience.keep_trying(lambda: Catalog(spark, sink.catalog.spark_name()))
         self._table: Table | None = None
         self._committer: Committer | None = None
+        self._tombstones = Tombstones(spark, sink, sink_id, patience) if sink.order_by else None
 
     def find(self, source: str) -> Mark | None:
         """The mark of the table, if the table is there; nothing is written."""
@@ -53,32 +58,56 @@ class Writer:
     def open(self, source: str, start: Position, columns: Schema) -> Mark:
         """Create the table if it is not there, refuse it if it does not fit, and take the next epoch."""
         if self._table is None:
-            self._use(prepare.create(self._catalog, self.sink, columns))
+            self._use(prepare.create(self._catalog, self.sink, prepare.table_columns(columns, self.sink)))
         self.check(columns)
-        return self.committer.fence(source, start)
+        mark = self.committer.fence(source, start)
+        if self._tombstones:
+            self._tombstones.open(source, start, prepare.table_columns(columns, self.sink))
+        return mark
 
     def check(self, columns: Schema) -> None:
         """Refuse a table that does not fit the declaration."""
-        prepare.check(self.table, self.sink, columns)
+        prepare.check(self.table, self.sink, prepare.table_columns(columns, self.sink))
 
     def stage(self, frame: DataFrame, rows: int) -> Staged:
         """Write the rows of `frame`, about `rows` of them, as files that no snapshot has yet."""
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as F
-
         crash.point("stage.before")
-        counted = Observation()
-        frame = prepare.fitted(frame, self.table, self.sink).observe(counted, F.count(F.lit(1)).alias("rows"))
         if rows <= _ROWS_OF_ONE_TASK:
             frame = frame.coalesce(1)
-        staged = stage(self.table, frame, prepare.write_options(self.sink))
-        _check_count(counted.get["rows"], staged, self.table)
+        staged = self._staged(frame)
         crash.point("stage.after")
         return staged
 
+    def _staged(self, frame: DataFrame) -> Staged:
+        if self.sink.commit_mode == "upsert":
+            return Upsert(self._spark, self.table, self.sink, self._tombstones).stage(frame)
+        staged = self._appended(frame)
+        if self.sink.commit_mode == "overwrite":
+            return replacing(self._spark, self.table, self.sink, staged)
+        return staged
+
+    def _appended(self, frame: DataFrame) -> Staged:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        counted = Observation()
+        is_row = batch.is_row(frame, self.sink.change_columns)
+        frame = frame.observe(counted, F.count_if(is_row).alias("rows"), F.count_if(~is_row).alias("dropped"))
+        frame = batch.as_rows(frame.where(is_row), self.sink.change_columns)
+        staged = stage(
+            self.table, prepare.fitted(frame, self.table, self.sink), prepare.write_options(self.sink)
+        )
+        prepare.check_count(counted.get["rows"], staged, self.table)
+        return replace(staged, dropped=counted.get["dropped"])
+
     def commit(self, staged: Staged, to: Position) -> Mark:
         """Commit what was staged together with the position behind it."""
-        return self.committer.commit(staged, to)
+        try:
+            if self._tombstones and isinstance(staged, Delta):
+                self._tombstones.commit(staged.tombstones, to)
+            return self.committer.commit(staged, to)
+        finally:
+            staged.release()
 
     @property
     def uuid(self) -> str | None:
@@ -102,14 +131,6 @@ class Writer:
             table, self._sink_id, self.sink.branch, self._patience, properties, self._declared
         )
         return self._committer
-
-
-def _check_count(counted: int, staged: Staged, table: Table) -> None:
-    if counted != staged.rows:
-        raise Unavailable(
-            f"Cannot commit to table '{table.name}': {counted} rows were decoded, "
-            f"{staged.rows} are in the files"
-        )
 
 
 def columns_of(rows: DataFrame) -> Schema:

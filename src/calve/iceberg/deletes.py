@@ -1,0 +1,179 @@
+"""Delete files: position deletes, deletion vectors and equality deletes, written but not committed."""
+
+from __future__ import annotations
+
+import io
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from calve import gateway
+from calve.iceberg import java
+from calve.iceberg.failures import translated
+from calve.iceberg.lookup import Hits
+from calve.iceberg.stage import stage
+from calve.iceberg.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_PATH_ID, _POSITION_ID = 2147483546, 2147483545
+"""The field ids that Iceberg reserves for the columns of position deletes."""
+
+
+@dataclass(frozen=True)
+class Deletes:
+    """Delete files that a commit adds, and those that they replace."""
+
+    added: tuple[Any, ...] = ()
+    removed: tuple[Any, ...] = ()
+    rows: int = 0
+
+
+NONE = Deletes()
+
+
+def position_deletes(table: Table, hits: Sequence[Hits]) -> Deletes:
+    """Position delete files, one for each data file, for format 2."""
+    with translated(f"write delete files of table '{table.name}'"):
+        added = tuple(_position_delete(table, hit) for hit in hits)
+    return Deletes(added, rows=sum(len(hit.positions) for hit in hits))
+
+
+def _position_delete(table: Table, hit: Hits) -> Any:
+    content = _parquet(hit.path, hit.positions)
+    spec, partition = table.java.specs().get(hit.file.specId()), hit.file.partition()
+    name = f"{uuid.uuid4()}-deletes.parquet"
+    location = table.java.locationProvider().newDataLocation(spec, partition, name)
+    out = table.java.io().newOutputFile(location).create()
+    try:
+        out.write(content)
+    finally:
+        out.close()
+    builder = gateway.jvm().org.apache.iceberg.FileMetadata.deleteFileBuilder(spec).ofPositionDeletes()
+    builder = builder.withPath(location).withFormat("parquet").withFileSizeInBytes(len(content))
+    builder = builder.withMetrics(_path_metrics(hit)).withReferencedDataFile(hit.path)
+    return (builder.withPartition(partition) if spec.isPartitioned() else builder).build()
+
+
+def _parquet(path: str, positions: Any) -> bytearray:
+    import pyarrow as pa
+    import pyarrow.compute
+    import pyarrow.parquet as pq
+
+    compute: Any = pyarrow.compute
+    ordered = compute.sort_indices(positions)
+    make: Any = pa.field
+    schema = pa.schema(
+        [
+            make("file_path", pa.string(), False, {"PARQUET:field_id": str(_PATH_ID)}),
+            make("pos", pa.int64(), False, {"PARQUET:field_id": str(_POSITION_ID)}),
+        ]
+    )
+    paths = pa.DictionaryArray.from_arrays(pa.array([0] * len(positions), pa.int32()), pa.array([path]))
+    rows = pa.Table.from_arrays([paths.cast(pa.string()), compute.take(positions, ordered)], schema=schema)
+    out = io.BytesIO()
+    pq.write_table(rows, out, compression="zstd")
+    return bytearray(out.getvalue())
+
+
+def _path_metrics(hit: Hits) -> Any:
+    """Bounds of the path, from which readers know that a delete file is about one data file."""
+    iceberg = gateway.jvm().org.apache.iceberg
+    text = java.static_member("org.apache.iceberg.types.Types$StringType", "get")()
+    path = iceberg.types.Conversions.toByteBuffer(text, hit.path)
+    bounds = gateway.jvm().java.util.HashMap()
+    bounds.put(_PATH_ID, path)
+    return iceberg.Metrics(len(hit.positions), None, None, None, None, bounds, bounds)
+
+
+def deletion_vectors(table: Table, hits: Sequence[Hits]) -> Deletes:
+    """Deletion vectors in one Puffin file, each merged with what its data file had, for format 3."""
+    iceberg = gateway.jvm().org.apache.iceberg
+    with translated(f"write deletion vectors of table '{table.name}'"):
+        factory = iceberg.io.OutputFileFactory.builderFor(table.java, 0, 0)
+        files = factory.format(iceberg.FileFormat.PUFFIN).operationId(str(uuid.uuid4())).build()
+        # What a data file had is merged by us, so that it is read once.
+        writer = iceberg.deletes.BaseDVFileWriter(files, java.function(lambda path: None))
+        rows = 0
+        for hit in hits:
+            index = _vector(table, hit)
+            rows += len(hit.positions)
+            writer.delete(hit.path, index, table.java.specs().get(hit.file.specId()), hit.file.partition())
+        writer.close()
+        added = tuple(writer.result().deleteFiles())
+    return Deletes(added, tuple(old for hit in hits for old in hit.deletes if _is_of(old, hit)), rows)
+
+
+def _vector(table: Table, hit: Hits) -> Any:
+    iceberg = gateway.jvm().org.apache.iceberg
+    positions = iceberg.io.CloseableIterable.combine(hit.positions, gateway.jvm().java.io.StringReader(""))
+    index = iceberg.deletes.Deletes.toPositionIndex(positions)
+    if hit.deletes:
+        loader = iceberg.data.BaseDeleteLoader(java.function(lambda file: _input(table, file)))
+        index.merge(loader.loadPositionDeletes(java.object_list(hit.deletes), hit.path))
+    return index
+
+
+def _input(table: Table, file: Any) -> Any:
+    return table.java.io().newInputFile(file.location())
+
+
+def _is_of(deletes: Any, hit: Hits) -> bool:
+    """Whether `deletes` is about this data file alone; what is about others as well must stay."""
+    return bool(deletes.referencedDataFile() == hit.path)
+
+
+def equality_deletes(
+    table: Table, keys: DataFrame, names: Sequence[str], options: Mapping[str, str]
+) -> Deletes:
+    """A file of the keys, which take every older row with such a key out of the table."""
+    base = table.java.operations().current()
+    schema = base.schema().select(java.string_array(names))
+    staged = stage(Table(table.name, _keys_only(table, base, schema)), keys.select(*names), options)
+    ids = [schema.findField(name).fieldId() for name in names]
+    spec = unpartitioned(table)
+    return Deletes(tuple(_equality_delete(file, spec, ids) for file in staged.files), rows=staged.rows)
+
+
+def _keys_only(table: Table, base: Any, schema: Any) -> Any:
+    """A table in memory that has the key columns of `table`, with their field ids, and its store."""
+    iceberg = gateway.jvm().org.apache.iceberg
+    builder = iceberg.TableMetadata.buildFromEmpty(2).assignUUID().setLocation(base.location())
+    builder = builder.setCurrentSchema(schema, base.lastColumnId())
+    builder = builder.setDefaultPartitionSpec(iceberg.PartitionSpec.unpartitioned())
+    builder = builder.setDefaultSortOrder(iceberg.SortOrder.unsorted()).setProperties(base.properties())
+    operations = iceberg.StaticTableOperations(
+        builder.discardChanges().build(), table.java.io(), table.java.locationProvider()
+    )
+    return iceberg.BaseTable(operations, "keys")
+
+
+def _equality_delete(file: Any, spec: Any, ids: Sequence[int]) -> Any:
+    iceberg = gateway.jvm().org.apache.iceberg
+    metrics = iceberg.Metrics(
+        file.recordCount(), file.columnSizes(), file.valueCounts(), file.nullValueCounts(),
+        file.nanValueCounts(), file.lowerBounds(), file.upperBounds(),
+    )  # fmt: skip
+    builder = iceberg.FileMetadata.deleteFileBuilder(spec).ofEqualityDeletes(java.int_array(ids))
+    builder = builder.withPath(file.location()).withFormat(file.format())
+    return builder.withFileSizeInBytes(file.fileSizeInBytes()).withMetrics(metrics).build()
+
+
+def unpartitioned(table: Table) -> Any:
+    """The table's spec without fields, which makes a delete file one for all partitions; added if missing."""
+    for spec in _specs(table):
+        if spec.isUnpartitioned():
+            return spec
+    update = table.java.updateSpec()
+    for field in table.java.spec().fields():
+        update = update.removeField(field.name())
+    with translated(f"add a spec to table '{table.name}'"):
+        update.addNonDefaultSpec().commit()
+        table.refresh()
+    return next(spec for spec in _specs(table) if spec.isUnpartitioned())
+
+
+def _specs(table: Table) -> Iterable[Any]:
+    return list(table.java.specs().values())

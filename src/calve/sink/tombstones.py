@@ -1,0 +1,100 @@
+"""Tombstones: which keys were deleted, and at which order, so that an older change does not bring them back.
+
+They are rows of a table of their own, committed before the deletes themselves. What a lost attempt leaves
+twice does no harm.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from calve import changes, gateway
+from calve.iceberg.catalog import Catalog
+from calve.iceberg.lookup import Keys
+from calve.iceberg.name import TableName, quoted
+from calve.iceberg.stage import Staged, stage
+from calve.partitioning import PartitionField
+from calve.patience import Patience
+from calve.position import Position
+from calve.schema import Column, Primitive, Schema
+from calve.sink import prepare
+from calve.sink.commit import Committer
+from calve.sink.declaration import IcebergSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_WHEN = "deleted_at"
+
+
+@dataclass(frozen=True)
+class Expired(Staged):
+    """Takes out the tombstones of days before one."""
+
+    before: str = ""
+
+    def update(self, table: Any) -> Any:
+        make = gateway.jvm().org.apache.iceberg.expressions.Expressions
+        return table.newDelete().deleteFromRowFilter(make.lessThan(_WHEN, self.before))
+
+
+class Tombstones:
+    """The deleted keys of one sink."""
+
+    def __init__(self, spark: SparkSession, sink: IcebergSink, sink_id: str, patience: Patience) -> None:
+        self._spark = spark
+        self._sink = sink
+        own = prepare.table_name(sink)
+        self.name = TableName(own.catalog, own.namespace, f"{own.table}__tombstones")
+        self._columns = [*sink.key_fields, str(sink.order_by)]
+        self._sink_id = sink_id
+        self._patience = patience
+        self._committer: Committer | None = None
+
+    def open(self, source: str, start: Position, columns: Schema) -> None:
+        """Create the table if it is not there, take its next epoch, and forget what is old enough."""
+        catalog = self._patience.keep_trying(lambda: Catalog(self._spark, self.name.catalog))
+        held = tuple(one for name in self._columns if (one := columns.column(name)) is not None)
+        table = catalog.create(
+            self.name,
+            Schema((*held, Column(_WHEN, Primitive("timestamp"), nullable=False))),
+            [PartitionField("day", _WHEN)],
+            (),
+            prepare.creation_properties(self._sink),
+        )
+        self._committer = Committer(table, self._sink_id, "main", self._patience)
+        mark = self._committer.fence(source, start)
+        if self._has_old(table.metadata()):
+            self._committer.commit(Expired((), 0, 0, before=self._cut_off()), mark.position)
+
+    def _has_old(self, metadata: Any) -> bool:
+        summary = metadata.head("main").summary()
+        return str(summary.get("total-data-files")) != "0"
+
+    def _cut_off(self) -> str:
+        """Midnight of the first day that is remembered: tombstones go by the day."""
+        first = dt.datetime.now(dt.timezone.utc) - dt.timedelta(seconds=self._sink.tombstone_retention)
+        return f"{first.date().isoformat()}T00:00:00+00:00"
+
+    def known(self, keys: Keys) -> DataFrame:
+        """The keys that may be among `keys`, and the order of their deletes."""
+        rows = self._spark.table(self.name.sql()).where(keys.filter())
+        return rows.select(*map(quoted, self._columns))
+
+    def stage(self, batch: DataFrame) -> Staged:
+        """Write a tombstone for each delete in `batch`."""
+        from pyspark.sql import functions as f
+
+        assert self._committer is not None, "the tombstones are not open"
+        gone = batch.where(f.col(changes.OPERATION) == changes.DELETE)
+        rows = gone.select(*map(quoted, self._columns), f.current_timestamp().alias(_WHEN))
+        options = {**prepare.write_options(self._sink), "check-nullability": "false"}
+        return stage(self._committer.table, rows, options)
+
+    def commit(self, staged: Staged, to: Position) -> None:
+        """Commit tombstones; they are there before the deletes are."""
+        assert self._committer is not None, "the tombstones are not open"
+        if staged.rows:
+            self._committer.commit(staged, to)

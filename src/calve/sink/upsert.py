@@ -1,0 +1,236 @@
+"""Upserts: the last change of each key replaces what the table has under that key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from calve import changes, gateway
+from calve.errors import DataRefused
+from calve.iceberg import deletes
+from calve.iceberg.lookup import FEW, Keys, look_up, rows_at
+from calve.iceberg.name import quoted
+from calve.iceberg.stage import NOTHING, Staged, stage
+from calve.iceberg.table import Table
+from calve.sink import batch, prepare
+from calve.sink.declaration import IcebergSink
+from calve.sink.delta import Delta, Emptied, Found
+from calve.sink.tombstones import Tombstones
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is known of a batch after one look at it."""
+
+    keys: Keys
+    rows: int
+    unknown: int
+    truncated: Any
+
+
+class Upsert:
+    """Stages the batches of one sink in `commit_mode: upsert`."""
+
+    def __init__(
+        self, spark: SparkSession, table: Table, sink: IcebergSink, tombstones: Tombstones | None = None
+    ) -> None:
+        self._spark = spark
+        self._tombstones = tombstones
+        self._table = table
+        self._sink = sink
+        self._names = tuple(sink.key_fields)
+        # Frames of changes may have NULLs in any column; those that must have none are counted.
+        self._options = {**prepare.write_options(sink), "check-nullability": "false"}
+
+    def stage(self, frame: DataFrame) -> Staged:
+        """Write the last change of each key of `frame`, and deletes for the rows that they replace."""
+        last = batch.last(frame, self._names, self._sink.order_by).persist()
+        try:
+            return self._staged(frame, last)
+        except BaseException:
+            last.unpersist()
+            raise
+
+    def _staged(self, frame: DataFrame, last: DataFrame) -> Staged:
+        told = self._look(last)
+        if told.truncated is not None:
+            return self._truncated(frame, last, told)
+        if told.unknown or self._sink.order_by:
+            return self._compared(frame, last, told)
+        found, staged = self._side_by_side(lambda: self._find(told.keys), lambda: self._data(last, told.rows))
+        return Delta(
+            staged.files,
+            staged.rows,
+            staged.bytes,
+            found=found,
+            again=lambda delta: replace(delta, found=self._find(told.keys)),
+            done=lambda: _forget(last),
+        )
+
+    def _compared(self, frame: DataFrame, last: DataFrame, told: Told) -> Delta:
+        """Stage changes for which it matters what the table has: older ones, or such with unknown columns."""
+
+        def staged() -> Delta:
+            whole = self._whole(frame, last, told).persist()
+            try:
+                after = self._look(whole)
+                self._refuse_unknown(after)
+                written = self._data(whole, after.rows)
+                gone = self._tombstones.stage(whole) if self._tombstones else NOTHING
+                found = self._find(after.keys)
+            finally:
+                whole.unpersist()
+            dropped = told.keys.count - after.keys.count
+            return Delta(written.files, written.rows, written.bytes, dropped, found, gone)
+
+        return replace(
+            staged(),
+            again=lambda old: replace(staged(), again=old.again, done=old.done),
+            done=lambda: _forget(last),
+        )
+
+    def _whole(self, frame: DataFrame, last: DataFrame, told: Told) -> DataFrame:
+        values = [name for name in last.columns if name not in (*self._names, *changes.NAMES)]
+        head = self._table.metadata().head(self._sink.branch)
+        old = rows_at(self._spark, self._table, head.snapshotId()).where(told.keys.filter())
+        if told.unknown:
+            whole = batch.folded(frame.where(~batch.is_truncate()), self._names, values, self._sink.order_by)
+            last = batch.filled(whole, old, self._names, values)
+        if self._sink.order_by is None or self._tombstones is None:
+            return last
+        known = old.select(*map(quoted, (*self._names, self._sink.order_by)))
+        return batch.fresh(
+            last, known.union(self._tombstones.known(told.keys)), self._names, self._sink.order_by
+        )
+
+    def _truncated(self, frame: DataFrame, last: DataFrame, told: Told) -> Staged:
+        """What a change that empties the table leaves, as declared."""
+        if self._sink.truncate == "refuse":
+            raise DataRefused(
+                f"Cannot write to table '{self._table.name}': the source was truncated; declare "
+                "'truncate: delete' to empty the table as well, or 'truncate: ignore'"
+            )
+        from pyspark.sql import functions as f
+
+        if self._sink.truncate == "ignore":
+            return self.stage(frame.where(~batch.is_truncate()))
+        order = f.col(changes.ORDER)
+        later = frame.where(~batch.is_truncate()).where(order > self._order_of_truncate(frame))
+        kept = batch.last(later, self._names, self._sink.order_by).persist()
+        try:
+            staged = self._data(kept, self._look(kept).rows)
+        finally:
+            kept.unpersist()
+            last.unpersist()
+        return Emptied(staged.files, staged.rows, staged.bytes)
+
+    def _order_of_truncate(self, frame: DataFrame) -> Column:
+        from pyspark.sql import functions as f
+
+        place = frame.where(batch.is_truncate()).agg(f.max(changes.ORDER)).collect()[0][0]
+        names = ("seq", "lane", "at", "part")
+        kinds = ("bigint", "bigint", "bigint", "int")
+        return f.struct(*(f.lit(place[n]).cast(kind).alias(n) for n, kind in zip(names, kinds, strict=True)))
+
+    def _look(self, last: DataFrame) -> Told:
+        """Count, bound and check the changes of a batch in one pass."""
+        from pyspark.sql import functions as f
+
+        required = self._required(last)
+        nulls = [f.count_if(missing) for missing in required.values()]
+        bounds = [bound(quoted(name)) for name in self._names for bound in (f.min, f.max)]
+        row = last.agg(
+            f.count(f.lit(1)),
+            f.count_if(batch.is_kept()),
+            f.count_if((f.size(changes.UNKNOWN) > 0) & batch.is_kept()),
+            f.max(f.when(batch.is_truncate(), f.lit(1))),
+            *nulls,
+            *bounds,
+        ).collect()[0]
+        count, rows, unknown, truncated, *rest = row
+        self._refuse_nulls(dict(zip(required, rest, strict=False)))
+        ends = iter(rest[len(required) :])
+        ranges = {name: (next(ends), next(ends)) for name in self._names} if count else {}
+        frame = last.select(*map(quoted, self._names))
+        keys = Keys(frame, self._names, count, ranges, self._few(frame, count))
+        return Told(keys, rows, unknown, truncated)
+
+    def _required(self, last: DataFrame) -> dict[str, Column]:
+        """The columns that must not be NULL, and when one is: of a delete, only the key has to be there."""
+        from pyspark.sql import functions as f
+
+        found = {name: f.col(quoted(name)).isNull() & ~batch.is_truncate() for name in self._names}
+        known = f.coalesce(f.size(changes.UNKNOWN) <= 0, f.lit(True))
+        for column in self._table.metadata().schema().columns:
+            if not column.nullable and column.name not in found and column.name in last.columns:
+                found[column.name] = f.col(quoted(column.name)).isNull() & batch.is_kept() & known
+        return found
+
+    def _refuse_nulls(self, nulls: dict[str, int]) -> None:
+        for name, count in nulls.items():
+            if count:
+                kind = "key column" if name in self._names else "column"
+                raise DataRefused(
+                    f"Cannot write to table '{self._table.name}': {count} of the batch's changes have NULL "
+                    f"in {kind} '{name}', which must not be NULL; nothing of the batch was committed"
+                )
+
+    def _refuse_unknown(self, told: Told) -> None:
+        if told.unknown:
+            raise DataRefused(
+                f"Cannot write to table '{self._table.name}': {told.unknown} changes leave columns out whose "
+                "values the table does not have, because it has no row with their keys; take a new snapshot "
+                "of the source"
+            )
+
+    def _few(self, frame: DataFrame, count: int) -> dict[str, list[Any]]:
+        """The values themselves where they are few enough for planning to use them."""
+        if len(self._names) > 1 or not 0 < count <= FEW:
+            return {}
+        return {self._names[0]: [row[0] for row in frame.collect() if row[0] is not None]}
+
+    def _data(self, last: DataFrame, rows: int) -> Staged:
+        if rows == 0:
+            return NOTHING
+        kept = last.where(batch.is_kept()).drop(*changes.NAMES)
+        staged = stage(self._table, prepare.fitted(kept, self._table, self._sink), self._options)
+        prepare.check_count(rows, staged, self._table)
+        return staged
+
+    def _find(self, keys: Keys) -> Found:
+        metadata = self._table.metadata()
+        head = metadata.head(self._sink.branch)
+        if keys.count == 0 or head.summary().get("total-data-files") == "0":
+            return Found(snapshot=head.snapshotId(), expression=keys.expression())
+        if self._sink.deletes == "equality":
+            return Found(deletes.equality_deletes(self._table, keys.frame, self._names, self._options))
+        vectors = metadata.format_version >= 3
+        hits = look_up(self._spark, self._table, head.snapshotId(), keys, as_java=vectors)
+        write = deletes.deletion_vectors if vectors else deletes.position_deletes
+        return Found(
+            write(self._table, hits) if hits else deletes.NONE,
+            tuple(hit.path for hit in hits),
+            head.snapshotId(),
+            keys.expression(),
+        )
+
+    def _side_by_side(self, first: Callable[[], Any], second: Callable[[], Any]) -> tuple[Any, Any]:
+        """Both results; the first is found in a thread of its own, in the same Spark session."""
+
+        def found() -> Any:
+            gateway.activate(self._spark)
+            return first()
+
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(found)
+            result = second()
+            return running.result(), result
+
+
+def _forget(frame: DataFrame) -> None:
+    frame.unpersist()

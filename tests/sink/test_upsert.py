@@ -1,0 +1,337 @@
+"""Upserts, told by what is in the table afterwards and compared with a fold in plain Python."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from calve import changes, schema
+from calve.patience import Patience
+from calve.sink.declaration import IcebergSink
+from calve.sink.writer import Writer
+
+KINDS = {"position, format 2": (2, "position"), "vectors": (3, "position"), "equality": (2, "equality")}
+LAYOUTS = {"unpartitioned": [], "partitioned": ["region"], "bucketed": ["bucket(4, id)"]}
+
+PLAIN = "id BIGINT, region STRING, amount INT"
+
+
+class Sink:
+    """A table with a key, batches of changes for it, and what should be in it."""
+
+    def __init__(self, lake, kind, layout=(), columns=PLAIN, keys=("id",), **options):
+        version, deletes = kind
+        self.lake, self.columns, self.keys = lake, schema.parse(columns), keys
+        self.declared = IcebergSink.model_validate(
+            {
+                "catalog": lake.declaration.model_dump(exclude_unset=True),
+                "namespace": "shop",
+                "table": "t",
+                "commit_mode": "upsert",
+                "key_fields": list(keys),
+                "deletes": deletes,
+                "format_version": version,
+                **({"partition_by": list(layout)} if layout else {}),
+                **options,
+            }
+        )
+        self.position = 0
+        self.expected: dict[Any, tuple[Any, ...]] = {}
+        self.start()
+
+    def start(self) -> None:
+        self.writer = Writer(self.lake.spark, self.declared, "orders", Patience(5))
+        self.writer.find("source")
+        self.writer.open("source", {"row": 0}, self.columns)
+
+    def frame(self, batch: Sequence[tuple[str, tuple[Any, ...]]]):
+        rows = [
+            (*values, operation, (None, 0, number, 0), None, None)
+            for number, (operation, values) in enumerate(batch)
+        ]
+        both = schema.Schema((*self.columns.columns, *changes.COLUMNS.columns))
+        return self.lake.spark.createDataFrame(rows, both.ddl())
+
+    def take(self, *batch: tuple[str, tuple[Any, ...]]) -> Any:
+        """Commit a batch of changes and fold it into what is expected."""
+        staged = self.writer.stage(self.frame(batch), len(batch))
+        self.position += len(batch)
+        self.writer.commit(staged, {"row": self.position})
+        self.fold(batch)
+        return staged
+
+    def fold(self, batch: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
+        places = [self.columns.names.index(name) for name in self.keys]
+        for operation, values in batch:
+            key = tuple(values[place] for place in places)
+            if operation == "d":
+                self.expected.pop(key, None)
+            else:
+                self.expected[key] = values
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in self.lake.spark.table(self.writer.name.sql()).collect()]
+
+    def check(self) -> None:
+        assert sorted(self.rows(), key=repr) == sorted(self.expected.values(), key=repr)
+
+
+@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(params=LAYOUTS.values(), ids=LAYOUTS.keys())
+def sink(request, kind, lake):
+    return Sink(lake, kind, request.param)
+
+
+def test_changes_of_one_key_within_a_batch_and_over_batches(sink):
+    sink.take(("i", (1, "eu", 1)), ("u", (1, "eu", 2)), ("d", (1, "eu", 2)), ("i", (1, "eu", 3)))
+    sink.check()
+    sink.take(("i", (2, "eu", 1)), ("i", (3, "us", 1)), ("i", (4, "us", 1)))
+    sink.take(("u", (2, "eu", 2)), ("d", (3, "us", 1)))
+    sink.check()
+    sink.take(("d", (2, "eu", 2)), ("u", (4, "us", 2)))
+    sink.take(("i", (2, "eu", 9)), ("u", (4, "us", 3)))
+    sink.check()
+
+
+def test_a_row_that_moves_to_another_partition_is_there_once(sink):
+    sink.take(("i", (1, "eu", 1)), ("i", (2, "us", 1)))
+    sink.take(("u", (1, "us", 2)))
+    sink.check()
+    sink.take(("u", (1, "eu", 3)), ("u", (2, "eu", 3)))
+    sink.check()
+
+
+def test_a_delete_needs_nothing_but_the_key(sink):
+    sink.take(("i", (1, "eu", 1)), ("i", (2, "eu", 1)))
+    sink.take(("d", (1, None, None)))
+    sink.check()
+
+
+def test_deletes_of_keys_that_are_not_there_change_nothing(sink):
+    sink.take(("d", (7, "eu", None)))
+    sink.take(("i", (1, "eu", 1)))
+    sink.take(("d", (7, "eu", None)), ("d", (8, None, None)))
+    sink.check()
+
+
+def test_a_batch_without_changes_changes_nothing(sink):
+    sink.take(("i", (1, "eu", 1)))
+    sink.take()
+    sink.check()
+
+
+def test_the_same_changes_again_change_nothing(sink):
+    batch = (("i", (1, "eu", 1)), ("i", (2, "us", 1)), ("d", (1, "eu", 1)))
+    sink.take(*batch)
+    sink.take(*batch)
+    sink.check()
+
+
+def test_many_keys_in_one_commit(lake, kind):
+    sink = Sink(lake, kind)
+    sink.take(*(("i", (number, "eu", 0)) for number in range(2_000)))
+    sink.take(*(("u", (number, "us", 1)) for number in range(1_000, 3_000)), *[("u", (5, "eu", 5))] * 2)
+    sink.check()
+
+
+KEYS = {
+    "STRING": ["plain", "it's", 'a "quoted" one', "🧊", "", "a\\b\n", "NULL"],
+    "DECIMAL(20,4)": [Decimal("1.0000"), Decimal("-99999999999.1234"), Decimal("0.0001")],
+    "DATE": [dt.date(1500, 1, 1), dt.date(1970, 1, 1), dt.date(2026, 11, 16)],
+    "TIMESTAMP_NTZ": [dt.datetime(1970, 1, 1), dt.datetime(2026, 1, 1, 12, 0, 0, 123456)],
+    "BINARY": [bytearray(b""), bytearray(b"\x00\xff"), bytearray(b"abc")],
+    "INT": [0, -1, 2**31 - 1],
+    "BOOLEAN": [True, False],
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_of_every_type(lake, kind, name):
+    sink = Sink(lake, kind, columns=f"k {name}, n INT", keys=("k",))
+    sink.fold = lambda batch: None
+    sink.take(*(("i", (value, 0)) for value in KEYS[name]))
+    sink.take(*(("u", (value, 1)) for value in KEYS[name][1:]))
+    sink.take(("d", (KEYS[name][0], None)))
+    assert sorted(sink.rows(), key=repr) == sorted([(value, 1) for value in KEYS[name][1:]], key=repr)
+
+
+def test_a_key_of_several_columns(lake, kind):
+    sink = Sink(lake, kind, columns="a STRING, b INT, n INT", keys=("a", "b"))
+    sink.take(("i", ("x", 1, 0)), ("i", ("x", 2, 0)), ("i", ("y", 1, 0)))
+    sink.take(("u", ("x", 2, 1)), ("d", ("y", 1, None)), ("i", ("y", 2, 1)))
+    sink.check()
+
+
+def test_a_change_without_a_key_is_refused_and_nothing_is_committed(lake, kind):
+    from calve.errors import DataRefused
+
+    sink = Sink(lake, kind)
+    with pytest.raises(DataRefused, match="NULL in key column 'id'"):
+        sink.take(("i", (1, "eu", 1)), ("i", (None, "eu", 1)))
+    sink.check()
+
+
+def test_the_key_is_the_tables_identifier(lake, kind):
+    sink = Sink(lake, kind, columns="a STRING, b INT, n INT", keys=("a", "b"))
+    names = sink.writer.table.metadata().java.schema().identifierFieldNames()
+    assert set(names) == {"a", "b"}
+
+
+def test_a_restart_goes_on_where_the_table_is(sink):
+    sink.take(("i", (1, "eu", 1)), ("i", (2, "us", 1)))
+    sink.start()
+    sink.take(("u", (1, "eu", 2)))
+    sink.check()
+
+
+def test_both_kinds_of_deletes_live_in_one_table(lake):
+    sink = Sink(lake, KINDS["position, format 2"], ["region"])
+    sink.take(("i", (1, "eu", 1)), ("i", (2, "us", 1)), ("i", (3, "us", 1)))
+    for deletes in ("equality", "position", "equality"):
+        sink.declared = sink.declared.model_copy(update={"deletes": deletes})
+        sink.start()
+        sink.take(("u", (1, "eu", sink.position)), ("u", (2, "us", sink.position)))
+        sink.check()
+
+
+def test_partitions_that_were_evolved_are_found(lake, kind):
+    sink = Sink(lake, kind, ["region"])
+    sink.take(("i", (1, "eu", 1)), ("i", (2, "us", 1)))
+    java = sink.writer.table.java
+    java.updateSpec().removeField("region").addField("amount").commit()
+    sink.declared = sink.declared.model_copy(update={"partition_by": [], "partitioning": "table_default"})
+    sink.start()
+    sink.take(("u", (1, "eu", 2)), ("i", (3, "eu", 2)))
+    sink.take(("u", (1, "us", 3)), ("d", (2, None, None)), ("u", (3, "eu", 3)))
+    sink.check()
+
+
+def foreign(lake, sink):
+    """Another writer's view of the table."""
+    return lake.catalog.load(sink.writer.name)
+
+
+def test_rows_that_another_writer_adds_under_the_commit_are_replaced_too(lake, kind):
+    sink = Sink(lake, kind)
+    sink.take(("i", (1, "eu", 1)))
+    staged = sink.writer.stage(sink.frame([("u", (1, "eu", 2)), ("u", (5, "eu", 2))]), 2)
+    lake.spark.sql(f"INSERT INTO {sink.writer.name.sql()} VALUES (5, 'us', 0)")
+    sink.writer.commit(staged, {"row": 9})
+    sink.fold([("u", (1, "eu", 2)), ("u", (5, "eu", 2))])
+    sink.check()
+
+
+def test_a_compaction_under_the_commit_is_looked_up_again(lake, kind):
+    sink = Sink(lake, kind)
+    sink.take(("i", (1, "eu", 1)), ("i", (2, "eu", 1)))
+    sink.take(("i", (3, "eu", 1)), ("u", (2, "eu", 2)))
+    staged = sink.writer.stage(sink.frame([("u", (1, "eu", 2)), ("d", (3, None, None))]), 2)
+    lake.call("rewrite_data_files", table=f"'{sink.writer.name}'", options="map('rewrite-all', 'true')")
+    sink.writer.commit(staged, {"row": 9})
+    sink.fold([("u", (1, "eu", 2)), ("d", (3, None, None))])
+    sink.check()
+
+
+def changed(sink, rows, unknown=None):
+    """A batch whose changes carry what `unknown` says for their index."""
+    frame = sink.frame(rows)
+    from pyspark.sql import functions as f
+
+    for index, names in (unknown or {}).items():
+        told = f.array(*map(f.lit, names))
+        frame = frame.withColumn(
+            "_unknown", f.when(f.col("_order").at == index, told).otherwise(f.col("_unknown"))
+        )
+    return frame
+
+
+def commit(sink, frame):
+    staged = sink.writer.stage(frame, 3)
+    sink.position += 1
+    sink.writer.commit(staged, {"row": sink.position})
+    return staged
+
+
+def test_columns_that_a_change_does_not_know_keep_the_tables_value(lake, kind):
+    sink = Sink(lake, kind)
+    sink.take(("i", (1, "eu", 1)), ("i", (2, "us", 1)))
+    commit(sink, changed(sink, [("u", (1, None, 5)), ("u", (2, "us", 7))], {0: ["region"]}))
+    assert sorted(sink.rows()) == [(1, "eu", 5), (2, "us", 7)]
+
+
+def test_columns_that_only_the_last_change_does_not_know_are_taken_from_the_batch(lake, kind):
+    sink = Sink(lake, kind)
+    sink.take(("i", (1, "eu", 1)), ("i", (2, "us", 2)))
+    batch = [("u", (1, "asia", 2)), ("u", (1, None, 3)), ("d", (2, None, None))]
+    commit(sink, changed(sink, batch, {1: ["region"]}))
+    assert sorted(sink.rows()) == [(1, "asia", 3)]
+
+
+def test_a_column_that_nobody_knows_is_refused(lake, kind):
+    from calve.errors import DataRefused
+
+    sink = Sink(lake, kind)
+    sink.take(("i", (1, "eu", 1)))
+    with pytest.raises(DataRefused, match="no row with their keys"):
+        commit(sink, changed(sink, [("u", (9, None, 5))], {0: ["region"]}))
+    assert sink.rows() == [(1, "eu", 1)]
+
+
+def test_changes_that_are_older_than_what_the_table_has_are_passed_over(lake, kind):
+    sink = Sink(lake, kind, order_by="amount")
+    sink.take(("i", (1, "eu", 5)), ("i", (2, "eu", 5)))
+    staged = commit(sink, sink.frame([("u", (1, "old", 4)), ("u", (2, "new", 6))]))
+    assert sorted(sink.rows()) == [(1, "eu", 5), (2, "new", 6)]
+    assert staged.dropped == 1
+
+
+def test_changes_that_are_older_than_a_delete_are_passed_over(lake, kind):
+    sink = Sink(lake, kind, order_by="amount")
+    sink.take(("i", (1, "eu", 1)), ("i", (2, "eu", 1)))
+    commit(sink, sink.frame([("d", (1, "eu", 5))]))
+    sink.start()
+    commit(sink, sink.frame([("u", (1, "late", 4)), ("u", (2, "new", 2))]))
+    assert sorted(sink.rows()) == [(2, "new", 2)]
+    commit(sink, sink.frame([("i", (1, "again", 6))]))
+    assert sorted(sink.rows()) == [(1, "again", 6), (2, "new", 2)]
+
+
+def test_within_a_batch_the_order_is_that_of_the_declared_column(lake, kind):
+    sink = Sink(lake, kind, order_by="amount")
+    commit(sink, sink.frame([("u", (1, "late", 9)), ("u", (1, "early", 3))]))
+    assert sink.rows() == [(1, "late", 9)]
+
+
+TRUNCATED = [("i", (7, "before", 1)), ("t", (None, None, None)), ("i", (8, "after", 1))]
+
+
+def test_a_truncated_source_stops_the_pipeline(lake, kind):
+    from calve.errors import DataRefused
+
+    sink = Sink(lake, kind)
+    sink.take(("i", (1, "eu", 1)))
+    with pytest.raises(DataRefused, match="the source was truncated"):
+        commit(sink, sink.frame(TRUNCATED))
+    sink.check()
+
+
+def test_a_truncated_source_may_be_ignored(lake, kind):
+    sink = Sink(lake, kind, truncate="ignore")
+    sink.take(("i", (1, "eu", 1)))
+    commit(sink, sink.frame(TRUNCATED))
+    assert sorted(sink.rows()) == [(1, "eu", 1), (7, "before", 1), (8, "after", 1)]
+
+
+def test_a_truncated_source_may_empty_the_table(lake, kind):
+    sink = Sink(lake, kind, truncate="delete")
+    sink.take(("i", (1, "eu", 1)))
+    commit(sink, sink.frame(TRUNCATED))
+    assert sink.rows() == [(8, "after", 1)]
