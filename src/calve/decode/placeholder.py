@@ -17,6 +17,7 @@ AS_HSTORE = f'{{"{TEXT}":"{TEXT}"}}'
 AS_UUID = str(uuid.UUID(bytes=hashlib.md5(TEXT.encode(), usedforsecurity=False).digest(), version=3))
 
 _BYTES = TEXT.encode()
+LENGTH = len(_BYTES)
 _DIGITS = [base64.b64encode(bytes([one])).decode() for one in _BYTES]
 
 

@@ -181,13 +181,13 @@ def cast(texts: Values, kind: Type) -> Values:
     if is_primitive(kind, "binary"):
         return _cast_binary(texts)
     if is_primitive(kind, "timestamp", "timestamp_ntz"):
-        return _in_calendar(_cast_time(texts, kind))
+        return in_calendar(_cast_time(texts, kind))
     if is_primitive(kind, "float", "double"):
         return narrowed(texts.cast(pa.float64()), kind)
     if is_primitive(kind, *_BITS):
         _refuse_hexadecimal(texts)
     values = texts.cast(arrow_type(kind))
-    return _in_calendar(values) if is_primitive(kind, "date") else values
+    return in_calendar(values) if is_primitive(kind, "date") else values
 
 
 def _refuse_hexadecimal(texts: Values) -> None:
@@ -221,7 +221,7 @@ def _cast_time(texts: Values, kind: Type) -> Values:
         return texts.cast(local).cast(pa.int64()).cast(arrow_type(kind))
 
 
-def _in_calendar(values: Values) -> Values:
+def in_calendar(values: Values) -> Values:
     """Refuse the years that Arrow reads and other readers do not have."""
     width = pa.int32() if pa.types.is_date(values.type) else pa.int64()
     bounds = compute.min_max(values.view(width)).as_py()
