@@ -171,6 +171,7 @@ def test_a_key_that_is_no_object_or_not_of_the_schema_is_told() -> None:
     assert reason(ORDERS, b"\xff", gone) == "the key of the record: not valid UTF-8 at byte 1"
     assert reason(ORDERS, "17", gone) == "the key of the record: not a JSON object but a number"
     assert "'other' of the record's key is not a column" in reason(ORDERS, {"other": 1}, gone)
+    assert "is not a column" in reason("s STRUCT<x: INT>", {"s.x": 1}, gone)
     assert changed(ORDERS, (b"\xff", gone), key_fields=("id",))[0]["id"] == 1
 
 

@@ -10,7 +10,7 @@ from calve.schema import parse
 from calve.sources.datagen import DatagenSource
 from calve.sources.files import FilesSource
 from calve.sources.kafka import KafkaSource
-from calve.sources.source import with_changes
+from calve.sources.source import Source, with_changes
 
 KAFKA = {"bootstrap_servers": "localhost:9092", "topics": ["orders"]}
 DDL = "id BIGINT NOT NULL, op STRING, at TIMESTAMP"
@@ -114,3 +114,16 @@ def test_a_column_that_changes_have_themselves_cannot_be_read_as_a_change() -> N
     source = DatagenSource.model_validate({"fields": {"_Op": {"type": "sequence"}}})
     with pytest.raises(ConfigurationError, match="'_Op': every change has a column of this name"):
         source.read_changes(None, {"row": 0}, {"row": 1})  # type: ignore[arg-type]
+
+
+class Heap(DatagenSource):
+    """A source whose rows have no order."""
+
+    connector = "heap"
+    read_changes = Source.read_changes
+
+
+def test_a_source_that_does_not_order_its_rows_gives_no_changes() -> None:
+    assert not Heap().carries_changes
+    with pytest.raises(ConfigurationError, match="from connector 'heap': it does not tell the order"):
+        Heap().read_changes(None, {"row": 0}, {"row": 1})  # type: ignore[arg-type]

@@ -202,7 +202,7 @@ class DebeziumDecoder:
             return self.key_fields
         found, _ = _key_object(key)
         for name in found:
-            if self.schema.column(name) is None:
+            if name not in self.schema.names:
                 why = "is not a column of the schema; declare debezium.key_fields"
                 raise Mismatch(f"the field {shown(name)} of the record's key {why}")
         return tuple(found)
