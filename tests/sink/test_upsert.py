@@ -3,81 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
-from calve import changes, schema
-from calve.patience import Patience
-from calve.sink.declaration import IcebergSink
-from calve.sink.writer import Writer
-
-KINDS = {"position, format 2": (2, "position"), "vectors": (3, "position"), "equality": (2, "equality")}
-LAYOUTS = {"unpartitioned": [], "partitioned": ["region"], "bucketed": ["bucket(4, id)"]}
-
-PLAIN = "id BIGINT, region STRING, amount INT"
-
-
-class Sink:
-    """A table with a key, batches of changes for it, and what should be in it."""
-
-    def __init__(self, lake, kind, layout=(), columns=PLAIN, keys=("id",), **options):
-        version, deletes = kind
-        self.lake, self.columns, self.keys = lake, schema.parse(columns), keys
-        self.declared = IcebergSink.model_validate(
-            {
-                "catalog": lake.declaration.model_dump(exclude_unset=True),
-                "namespace": "shop",
-                "table": "t",
-                "commit_mode": "upsert",
-                "key_fields": list(keys),
-                "deletes": deletes,
-                "format_version": version,
-                **({"partition_by": list(layout)} if layout else {}),
-                **options,
-            }
-        )
-        self.position = 0
-        self.expected: dict[Any, tuple[Any, ...]] = {}
-        self.start()
-
-    def start(self) -> None:
-        self.writer = Writer(self.lake.spark, self.declared, "orders", Patience(5))
-        self.writer.find("source")
-        self.writer.open("source", {"row": 0}, self.columns)
-
-    def frame(self, batch: Sequence[tuple[str, tuple[Any, ...]]]):
-        rows = [
-            (*values, operation, (None, 0, number, 0), None, None)
-            for number, (operation, values) in enumerate(batch)
-        ]
-        both = schema.Schema((*self.columns.columns, *changes.COLUMNS.columns))
-        return self.lake.spark.createDataFrame(rows, both.ddl())
-
-    def take(self, *batch: tuple[str, tuple[Any, ...]]) -> Any:
-        """Commit a batch of changes and fold it into what is expected."""
-        staged = self.writer.stage(self.frame(batch), len(batch))
-        self.position += len(batch)
-        self.writer.commit(staged, {"row": self.position})
-        self.fold(batch)
-        return staged
-
-    def fold(self, batch: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
-        places = [self.columns.names.index(name) for name in self.keys]
-        for operation, values in batch:
-            key = tuple(values[place] for place in places)
-            if operation == "d":
-                self.expected.pop(key, None)
-            else:
-                self.expected[key] = values
-
-    def rows(self) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in self.lake.spark.table(self.writer.name.sql()).collect()]
-
-    def check(self) -> None:
-        assert sorted(self.rows(), key=repr) == sorted(self.expected.values(), key=repr)
+from calve.errors import DataRefused
+from tests.changes import KINDS, LAYOUTS, Sink
 
 
 @pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
@@ -171,8 +102,6 @@ def test_a_key_of_several_columns(lake, kind):
 
 
 def test_a_change_without_a_key_is_refused_and_nothing_is_committed(lake, kind):
-    from calve.errors import DataRefused
-
     sink = Sink(lake, kind)
     with pytest.raises(DataRefused, match="NULL in key column 'id'"):
         sink.take(("i", (1, "eu", 1)), ("i", (None, "eu", 1)))
@@ -276,8 +205,6 @@ def test_columns_that_only_the_last_change_does_not_know_are_taken_from_the_batc
 
 
 def test_a_column_that_nobody_knows_is_refused(lake, kind):
-    from calve.errors import DataRefused
-
     sink = Sink(lake, kind)
     sink.take(("i", (1, "eu", 1)))
     with pytest.raises(DataRefused, match="no row with their keys"):
@@ -314,8 +241,6 @@ TRUNCATED = [("i", (7, "before", 1)), ("t", (None, None, None)), ("i", (8, "afte
 
 
 def test_a_truncated_source_stops_the_pipeline(lake, kind):
-    from calve.errors import DataRefused
-
     sink = Sink(lake, kind)
     sink.take(("i", (1, "eu", 1)))
     with pytest.raises(DataRefused, match="the source was truncated"):
