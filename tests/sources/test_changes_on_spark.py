@@ -22,6 +22,7 @@ from calve.sources.datagen import DatagenSource
 from calve.sources.files import FilesSource
 from calve.sources.source import Limits, Source
 from calve.transforms.sql import SqlTransform
+from tests.sources.test_presets import CANAL, MAXWELL, block, kafka_changes
 
 COLUMNS = "id BIGINT NOT NULL, op STRING"
 KEPT = "_op, _order, _ts, _unknown"
@@ -62,9 +63,7 @@ def parquet(ids: list[Any], ops: list[Any], rows_of_a_group: int = 1000) -> Call
     return lambda path: pq.write_table(table, path, row_group_size=rows_of_a_group)
 
 
-def test_rows_of_parquet_files_are_ordered_by_file_and_row(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_parquet_files_are_ordered_by_file_and_row(spark: SparkSession, tmp_path: Path) -> None:
     size = 5000
     written(
         tmp_path / "in",
@@ -141,7 +140,7 @@ def test_lines_of_files_are_changes_and_again_the_same(spark: SparkSession, tmp_
 
 def test_generated_rows_are_upserts_in_their_sequence(spark: SparkSession) -> None:
     rows = ordered(frame(spark, DatagenSource(rows=100, seed=1)))
-    assert [(row.id, row._order.at, row._op) for row in rows] == [(n, n, "u") for n in range(100)]
+    assert [(row.id, row._order.at, row._op) for row in rows] == [(n + 1, n, "u") for n in range(100)]
 
 
 def test_without_a_schema_parquet_rows_are_upserts(spark: SparkSession, tmp_path: Path) -> None:
@@ -187,3 +186,31 @@ def test_transforms_that_drop_columns_of_changes_are_refused_at_the_start(
         "select them too, as in SELECT …, _op, _order, _ts, _unknown FROM input"
     )
     assert caught.value.exit_code == 78
+
+
+@pytest.mark.parametrize(
+    ("heading", "records", "expected"),
+    [
+        ("Maxwell", MAXWELL, [(1, "a", "i", 0, 0), (1, "b", "u", 1, 0), (1, "b", "d", 2, 0)]),
+        (
+            "Canal",
+            CANAL,
+            [
+                (1, "a", "i", 0, 0),
+                (2, None, "i", 0, 1),
+                (1, "b", "u", 1, 0),
+                (1, "b", "d", 2, 0),
+                (None, None, "t", 3, 0),
+            ],
+        ),
+    ],
+)
+def test_transforms_take_rows_out_of_where_they_are(
+    spark: SparkSession, heading: str, records: list[str], expected: list[Any]
+) -> None:
+    frame = spark.createDataFrame(pa.Table.from_batches([kafka_changes(heading, records)]))
+    for transform in block(heading, "pipeline")["transforms"]:
+        frame = SqlTransform.model_validate(transform).apply(frame)
+    assert frame.columns == ["id", "name", "_op", "_order", "_ts", "_unknown"]
+    rows = sorted(frame.collect(), key=lambda row: (row._order.at, row._order.part))
+    assert [(row.id, row.name, row._op, row._order.at, row._order.part) for row in rows] == expected

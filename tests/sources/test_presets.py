@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
-from pyspark.sql import SparkSession
 from ruamel.yaml import YAML
 
 from calve.decode.reading import Layout, file_rows
 from calve.sources.files import FilesSource
 from calve.sources.kafka import KafkaSource
-from calve.transforms.sql import SqlTransform
+from calve.sources.source import Limits
 
 PAGE = (Path(__file__).parents[2] / "docs" / "changes.md").read_text()
 
@@ -63,18 +61,12 @@ def test_files_of_dms_are_changes(tmp_path: Path) -> None:
     source = FilesSource.model_validate(block("AWS DMS", "source")["config"] | {"path": str(tmp_path)})
     assert source.flaws() == []
     (tmp_path / "LOAD00000001.csv").write_text(DMS)
-    [file] = source._files({}, source.latest(source.start(), _all()).to)
+    [file] = source._files({}, source.latest(source.start(), Limits(1000)).to)
     work = file_rows(source._decoder(), [list(source._splits(file))], Layout(), source._row_changes())
     [made] = work([pa.RecordBatch.from_pydict({"id": [0]})])
     rows = [(row["id"], row["name"], row["_op"], row["_order"]["at"]) for row in made.to_pylist()]
     assert rows == [(1, "a", "i", 0), (1, "b", "u", 1), (1, "b", "d", 2)]
     assert "Op" not in made.schema.names
-
-
-def _all() -> Any:
-    from calve.sources.source import Limits
-
-    return Limits(1000)
 
 
 def test_records_of_maxwell_are_changes() -> None:
@@ -105,31 +97,3 @@ def test_records_of_debezium_are_changes() -> None:
     [row] = kafka_changes("Debezium", [json.dumps(told)], ['{"id": 1}']).to_pylist()
     assert (row["id"], str(row["amount"]), row["placed"].year) == (1, "12.50", 2024)
     assert row["_order"] == {"seq": 24023128, "lane": 0, "at": 0, "part": 0}
-
-
-@pytest.mark.parametrize(
-    ("heading", "records", "expected"),
-    [
-        ("Maxwell", MAXWELL, [(1, "a", "i", 0, 0), (1, "b", "u", 1, 0), (1, "b", "d", 2, 0)]),
-        (
-            "Canal",
-            CANAL,
-            [
-                (1, "a", "i", 0, 0),
-                (2, None, "i", 0, 1),
-                (1, "b", "u", 1, 0),
-                (1, "b", "d", 2, 0),
-                (None, None, "t", 3, 0),
-            ],
-        ),
-    ],
-)
-def test_transforms_take_rows_out_of_where_they_are(
-    spark: SparkSession, heading: str, records: list[str], expected: list[Any]
-) -> None:
-    frame = spark.createDataFrame(pa.Table.from_batches([kafka_changes(heading, records)]))
-    for transform in block(heading, "pipeline")["transforms"]:
-        frame = SqlTransform.model_validate(transform).apply(frame)
-    assert frame.columns == ["id", "name", "_op", "_order", "_ts", "_unknown"]
-    rows = sorted(frame.collect(), key=lambda row: (row._order.at, row._order.part))
-    assert [(row.id, row.name, row._op, row._order.at, row._order.part) for row in rows] == expected
