@@ -49,6 +49,8 @@ AT = "\n\tat org.apache.x.Y.z(Y.scala:1)\n"
             "Forbidden: no",
         ),
         (f"java.nio.file.AccessDeniedException: /x{AT}", NotPermitted, "/x"),
+        (f"org.sqlite.SQLiteException: [SQLITE_CANTOPEN] Unable to open{AT}", NotPermitted, "Unable to open"),
+        (f"java.io.IOException: Mkdirs failed: Read-only file system{AT}", NotPermitted, "Read-only"),
         (
             f"org.apache.spark.SparkRuntimeException: [NOT_NULL_ASSERT_VIOLATION] NULL{AT}",
             DataRefused,

@@ -168,7 +168,10 @@ _REFUSED = re.compile(
     r"\.(\w*AuthenticationException|\w*AuthorizationException|NotAuthorizedException|ForbiddenException"
     r"|AccessDeniedException|AccessControlException|InvalidCredentialsException|SaslException|SSLHandshakeException)$"
 )
-_REFUSED_WORDS = re.compile(r"\(Service: \w+, Status Code: 40[13]|SQLITE_READONLY|[Pp]ermission denied")
+_REFUSED_WORDS = re.compile(
+    r"\(Service: \w+, Status Code: 40[13]|SQLITE_(?:READONLY|CANTOPEN)|[Pp]ermission denied"
+    r"|Read-only file system"
+)
 _NULL = re.compile(
     r"NOT_NULL_ASSERT_VIOLATION|[Nn]ull value appeared in non-nullable|NOT_NULL_CONSTRAINT_VIOLATION"
 )

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 class Catalog:
     """An Iceberg catalog as the Spark session has it configured."""
 
-    def __init__(self, spark: SparkSession, name: str) -> None:
+    def __init__(self, spark: SparkSession, name: str, told: str | None = None) -> None:
+        """`told` is what people know the catalog by."""
         self.name = name
         self._jvm = gateway.jvm()
-        with translated(f"reach catalog '{name}'"):
+        with translated(f"reach {told or f'catalog {name!r}'}"):
             self._java = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(
                 spark._jsparkSession, name
             )

@@ -35,11 +35,17 @@ _BEING_MADE = re.compile(r"duplicate column name: iceberg_type|table iceberg_\w+
 """What a second process meets while a first one makes the tables of a SQLite catalog."""
 
 
+_VAGUE = re.compile(rf"{_PACKAGE}RESTException: Error occurred while processing")
+"""What Iceberg's client says of everything that happens on the way to a server; the cause says more."""
+
+
 def _translate(text: str, what: str) -> CalveError:
     if _NO_STORE.search(text):
         return ConfigurationError(f"Cannot {what}: it is in an object store, and those are not available yet")
     if _BEING_MADE.search(text):
         return Unavailable(f"Cannot {what}: another process is making its tables")
+    if _VAGUE.search(text):
+        return gateway.classify(text, what)
     for names, kind in _KINDS:
         match = re.search(rf"{_PACKAGE}(?:{names})\b:?[ \t]*(.*)", text)
         if match:

@@ -44,7 +44,9 @@ class Writer:
         self._sink_id = sink_id
         self._declared = declared
         self._patience = patience
-        self._catalog = patience.keep_trying(lambda: Catalog(spark, sink.catalog.spark_name()))
+        self._catalog = patience.keep_trying(
+            lambda: Catalog(spark, sink.catalog.spark_name(), sink.catalog.description())
+        )
         self._table: Table | None = None
         self._committer: Committer | None = None
         self._tombstones = Tombstones(spark, sink, sink_id, patience) if sink.order_by else None
