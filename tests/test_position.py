@@ -5,7 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve import position
-from calve.position import Ancestor, Decision, Lineage, Mark, decide, lineage, next_epoch, others, parse
+from calve.position import (
+    Ancestor,
+    Decision,
+    Lineage,
+    Mark,
+    Trail,
+    decide,
+    lineage,
+    next_epoch,
+    others,
+    parse,
+)
 
 HELD = Mark(epoch=3, writer="w3", source="kafka:c", position={"row": 10}, commit="c10", above=7)
 
@@ -142,6 +153,43 @@ def test_a_mark_that_says_something_else_than_its_commit_was_edited():
     assert lineage(HELD, written) is Lineage.FOUND
     moved = Mark(3, "w3", "kafka:c", {"row": 99}, "c10", 7)
     assert lineage(moved, written) is Lineage.EDITED
+
+
+def walked(trail, ancestors):
+    """How many of `ancestors` are asked for until the trail ends at our commit."""
+    steps = iter(ancestors)
+    found = lineage(HELD, trail.back_to(HELD, steps))
+    return found, len(ancestors) - len(list(steps))
+
+
+def test_what_was_walked_once_is_not_walked_again():
+    trail = Trail()
+    ours = Ancestor(8, commit="c10", digest=HELD.digest(), id=8)
+    foreign = [Ancestor(number, id=number) for number in range(30, 8, -1)]
+    assert walked(trail, [*foreign, ours]) == (Lineage.FOUND, 23)
+    newer = [Ancestor(number, id=number) for number in (32, 31)]
+    assert walked(trail, [*newer, *foreign, ours]) == (Lineage.FOUND, 3)
+
+
+def test_a_way_that_does_not_pass_where_an_earlier_one_began_is_walked_to_its_end():
+    trail = Trail()
+    walked(trail, [Ancestor(9, id=9), Ancestor(8, commit="c10", digest=HELD.digest(), id=8)])
+    assert walked(trail, [Ancestor(7, id=7)]) == (Lineage.ROLLED_BACK, 1)
+
+
+def test_the_way_to_another_commit_is_walked_anew():
+    trail = Trail()
+    walked(trail, [Ancestor(9, id=9), Ancestor(8, commit="c10", digest=HELD.digest(), id=8)])
+    next_one = HELD.moved(position={"row": 11}, commit="c11", above=9)
+    rolled_back = trail.back_to(next_one, [Ancestor(9, id=9), Ancestor(8, id=8)])
+    assert lineage(next_one, rolled_back) is Lineage.ROLLED_BACK
+
+
+def test_a_mark_that_was_edited_after_the_way_was_walked_is_noticed():
+    trail, way = Trail(), [Ancestor(9, id=9), Ancestor(8, commit="c10", digest=HELD.digest(), id=8)]
+    walked(trail, way)
+    edited = HELD.moved(position={"row": 99}, commit="c10", above=7)
+    assert lineage(edited, trail.back_to(edited, way)) is Lineage.EDITED
 
 
 def test_metadata_from_before_our_last_commit_is_stale():

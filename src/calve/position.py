@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from itertools import takewhile
@@ -91,6 +91,7 @@ class Ancestor:
     epoch: int = 0
     commit: str | None = None
     digest: str | None = None
+    id: int = 0
 
 
 class Lineage(Enum):
@@ -115,6 +116,31 @@ def lineage(mark: Mark, ancestors: Iterable[Ancestor]) -> Lineage:
         if ancestor.sequence <= mark.above:
             return Lineage.ROLLED_BACK
     return Lineage.EXPIRED if last is not None and last.continues else Lineage.ROLLED_BACK
+
+
+class Trail:
+    """The way from the head of a branch back to a commit, of which nothing is walked twice.
+
+    Others may add snapshots faster than they can be walked one by one between two attempts.
+    """
+
+    def __init__(self) -> None:
+        self._walked: tuple[str, str, int] | None = None
+
+    def begins(self, mark: Mark) -> int | None:
+        """The snapshot from which an earlier walk has reached the commit of `mark`."""
+        return self._walked[2] if self._walked and self._walked[:2] == (mark.commit, mark.digest()) else None
+
+    def back_to(self, mark: Mark, ancestors: Iterable[Ancestor]) -> Iterator[Ancestor]:
+        """`ancestors`, newest first; where an earlier walk to the commit of `mark` began, that commit."""
+        known, ours, head = self.begins(mark), (mark.commit, mark.digest()), None
+        for ancestor in ancestors:
+            head = ancestor.id if head is None else head
+            if ancestor.id == known:
+                ancestor = replace(ancestor, commit=mark.commit, digest=mark.digest())
+            if (ancestor.commit, ancestor.digest) == ours:
+                self._walked = (*ours, head)
+            yield ancestor
 
 
 def is_stale(held: Mark, last_sequence: int) -> bool:

@@ -92,13 +92,26 @@ class Metadata:
         ref = self.java.ref(branch)
         return self.java.currentSnapshot() if ref is None else self.java.snapshot(ref.snapshotId())
 
-    def ancestors(self, branch: str) -> Iterator[Ancestor]:
-        """The snapshots of `branch`, newest first, as far as they are retained."""
+    def ancestors(self, branch: str, known: int | None = None) -> Iterator[Ancestor]:
+        """The snapshots of `branch`, newest first, as far as they are retained.
+
+        Those between the head and the snapshot `known`, if the branch has it, are left out.
+        """
         snapshot = self.head(branch)
+        if snapshot is not None and known is not None and self._has(snapshot, known):
+            yield _ancestor(snapshot, snapshot.parentId())
+            snapshot = self.java.snapshot(known)
         while snapshot is not None:
             parent = snapshot.parentId()
             yield _ancestor(snapshot, parent)
             snapshot = None if parent is None else self.java.snapshot(parent)
+
+    def _has(self, head: Any, known: int) -> bool:
+        """Whether `known` is behind `head`; Java walks a hundred snapshots while Python asks for one."""
+        iceberg = gateway.jvm().org.apache.iceberg
+        view = iceberg.BaseTable(iceberg.StaticTableOperations(self.java, None), "")
+        number = head.snapshotId()
+        return number != known and bool(iceberg.util.SnapshotUtil.isAncestorOf(view, number, known))
 
     def snapshots(self) -> list[Snapshot]:
         """All retained snapshots, oldest first."""
@@ -133,6 +146,7 @@ def _ancestor(java: Any, parent: int | None) -> Ancestor:
         epoch=int(summary.get(SUMMARY_EPOCH) or 0),
         commit=summary.get(SUMMARY_COMMIT),
         digest=summary.get(SUMMARY_DIGEST),
+        id=java.snapshotId(),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from calve import crash, position
@@ -12,7 +12,7 @@ from calve.iceberg.stage import NOTHING, Staged
 from calve.iceberg.swap import Change, Proposal, attempt
 from calve.iceberg.table import Metadata, Table
 from calve.patience import Patience
-from calve.position import Decision, Lineage, Mark, Position
+from calve.position import Ancestor, Decision, Lineage, Mark, Position, Trail
 from calve.sink import refusals
 
 Propose = Callable[[Metadata], Proposal]
@@ -39,6 +39,7 @@ class Committer:
         self._writer = str(uuid.uuid4())
         self._uuid = table.metadata().uuid
         self._patience = patience
+        self._trail = Trail()
         self._property = position.property_name(sink_id, branch)
         self._snapshot_properties = dict(snapshot_properties or {})
         self._declared = {sink_id, *declared}
@@ -52,7 +53,7 @@ class Committer:
             return None
         if mark.source != source:
             raise refusals.other_source(self.table.name, self.sink_id, mark, source)
-        found = position.lineage(mark, base.ancestors(self.branch))
+        found = position.lineage(mark, self._walk(base, mark))
         if found is Lineage.ROLLED_BACK:
             raise refusals.rolled_back(self.table.name, self.sink_id, self.branch)
         if found is Lineage.EDITED:
@@ -86,7 +87,7 @@ class Committer:
         def propose(base: Metadata) -> Proposal:
             self._check_fresh(base)
             current = self._mark(base)
-            decision = position.decide(current, held, commit, base.ancestors(self.branch))
+            decision = position.decide(current, held, commit, self._walk(base, held))
             if decision is Decision.COMMITTED and current is not None:
                 return self._landed(current, base)
             if decision is Decision.ROLLED_BACK:
@@ -130,6 +131,10 @@ class Committer:
         if current is None:
             return refusals.dropped(self.table.name, self._property)
         return refusals.fenced(self.table.name, self.sink_id, self.held, current)
+
+    def _walk(self, base: Metadata, mark: Mark) -> Iterator[Ancestor]:
+        """The way back to the commit of `mark`; between two attempts others may have added thousands."""
+        return self._trail.back_to(mark, base.ancestors(self.branch, self._trail.begins(mark)))
 
     def _until_certain(self, change: Change, propose: Propose, place: str) -> Mark:
         """Attempt until the table itself says that the commit is in it, or that it never will be.

@@ -62,6 +62,9 @@ class Snapshot:
     added: tuple[File, ...]
     live: tuple[File, ...]
 
+    def snapshotId(self) -> int:
+        return self.id
+
     def parentId(self) -> int | None:
         return self.parent
 
@@ -112,6 +115,12 @@ class Version:
             found.append(snapshot)
             snapshot = None if snapshot.parent is None else self.retained.get(snapshot.parent)
         return found
+
+    def has_behind(self, head: int, known: int) -> bool:
+        """Whether the snapshot `known` is reached from `head`."""
+        while head in self.retained and head != known:
+            head = self.retained[head].parent or 0
+        return head in self.retained
 
     def with_snapshot(self, snapshot: Snapshot, branch: str) -> Version:
         retained = {**self.retained, snapshot.id: snapshot}
@@ -319,6 +328,10 @@ def following(
 
 def jvm() -> Any:
     """What `calve.gateway.jvm` gives, as far as a commit asks it."""
-    metadata = SimpleNamespace(buildFrom=Swap)
-    iceberg = SimpleNamespace(TableMetadata=metadata)
+    iceberg = SimpleNamespace(
+        TableMetadata=SimpleNamespace(buildFrom=Swap),
+        StaticTableOperations=lambda version, io: version,
+        BaseTable=lambda version, name: version,
+        util=SimpleNamespace(SnapshotUtil=SimpleNamespace(isAncestorOf=Version.has_behind)),
+    )
     return SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(iceberg=iceberg)))

@@ -77,6 +77,13 @@ def test_a_mark_edited_before_its_writer_looks_at_it_is_refused(world):
     world.check()
 
 
+def test_a_mark_edited_behind_a_table_that_is_served_old_is_refused(world):
+    world.batch(0)
+    for deed in ("append", "append", "move mark", "go stale", "start other"):
+        world.do(deed)
+    world.check()
+
+
 def test_a_repair_that_a_late_commit_comes_before_does_not_set_the_position_back(world):
     world.start(0)
     world.prepare(0, 2)
