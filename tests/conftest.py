@@ -53,7 +53,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         # Coverage in every Python worker costs more than the tests; what runs there has tests of its own.
         patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
-        running = session.start(settings, ["sqlite", "kafka", "avro"], log)
+        running = session.start(settings, ["sqlite", "kafka", "avro", "aws"], log)
     yield running
     running.stop()
 

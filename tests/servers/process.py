@@ -40,7 +40,7 @@ def class_path(component: str) -> str:
 
 
 class Server(ABC):
-    """A Java server in a folder of its own; `start` after `stop` or `kill` finds the same data and ports."""
+    """A server in a folder of its own; `start` after `stop` or `kill` finds the same data and ports."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -49,7 +49,7 @@ class Server(ABC):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """What follows the java executable."""
+        """What follows the executable."""
 
     @abstractmethod
     def is_ready(self) -> bool:
@@ -59,12 +59,17 @@ class Server(ABC):
     def java(self) -> str:
         return str(java.find(compiler=True).executable)
 
+    @property
+    def executable(self) -> str:
+        """What is run: Java, unless a server is none of Java's."""
+        return self.java
+
     def start(self) -> None:
         """Start it and wait until it answers."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [self.java, *self.command()],
+                [self.executable, *self.command()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

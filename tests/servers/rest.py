@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.servers.process import Server, class_path, free_port
+from tests.servers.seaweed import BUCKET, SeaweedStore
 
 LAUNCHER = Path(__file__).with_name("RestServer.java")
 _JVM = [
@@ -21,6 +22,8 @@ _JVM = [
 class RestCatalog(Server):
     """A REST catalog."""
 
+    component = "rest"
+
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.port = free_port()
@@ -32,16 +35,20 @@ class RestCatalog(Server):
 
     @cached_property
     def class_path(self) -> str:
-        return class_path("rest")
+        return class_path(self.component)
 
     def command(self) -> list[str]:
         properties = [
             "catalog-impl=org.apache.iceberg.jdbc.JdbcCatalog",
             f"uri=jdbc:sqlite:{self.folder / 'catalog.db'}",
             "jdbc.schema-version=V1",
-            f"warehouse={self.warehouse.as_uri()}",
+            *(f"{key}={value}" for key, value in self.storage().items()),
         ]
         return [*_JVM, "-cp", self.class_path, str(LAUNCHER), str(self.port), *properties]
+
+    def storage(self) -> dict[str, str]:
+        """The properties that say where tables are kept."""
+        return {"warehouse": self.warehouse.as_uri()}
 
     def is_ready(self) -> bool:
         try:
@@ -68,3 +75,16 @@ class RestCatalog(Server):
                 raise OSError(
                     f"{request.get_method()} {request.full_url}: {error.code} {error.read().decode()}"
                 ) from error
+
+
+class RestCatalogOnS3(RestCatalog):
+    """A REST catalog that keeps its tables in an S3 store."""
+
+    component = "rest-s3"
+
+    def __init__(self, folder: Path, store: SeaweedStore) -> None:
+        super().__init__(folder)
+        self.store = store
+
+    def storage(self) -> dict[str, str]:
+        return {"warehouse": f"s3://{BUCKET}/tables", **self.store.file_io}
