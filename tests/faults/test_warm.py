@@ -5,28 +5,32 @@ from __future__ import annotations
 import pytest
 
 from calve import crash
+from calve.catalogs import Catalog
 from calve.crash import Crash, Fault
-from calve.errors import CalveError, NotPermitted
+from calve.errors import NotPermitted
 from calve.testing.catalog import FaultyCatalog
 from calve.testing.faults import CatalogFault
 from tests.faults import evidence
-from tests.faults.cycle import ROWS, Cycle
+from tests.faults.cycle import BATCH, ROWS, Cycle
 from tests.lake import Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.rest]
 
-BEFORE = ("fail_500", "fail_502", "fail_503", "fail_504", "reset", "conflict", "too_many")
+BEFORE = ("fail_500", "fail_502", "fail_503", "fail_504", "hang", "reset", "conflict", "too_many")
 AFTER = (
     "apply_500",
     "apply_502",
     "apply_503",
     "apply_504",
+    "apply_hang",
     "apply_reset",
     "conflict_landed",
     "cut_json",
     "late",
 )
 WRONG = ("lie",)
+AFTER_A_CRASH = ("fail_503", "apply_504", "conflict_landed")
+PATIENCE_OF_THE_CLIENT = {"rest.client.socket-timeout-ms": "1000"}
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +47,8 @@ def faulty(rest_catalog):
 
 @pytest.fixture(scope="module")
 def warm(spark, faulty):
-    return Lake.rest(spark, faulty.uri)
+    keys = {"uri": faulty.uri, "properties": PATIENCE_OF_THE_CLIENT}
+    return Lake.open(spark, Catalog.model_validate({"type": "rest", "rest": keys}))
 
 
 @pytest.fixture
@@ -62,8 +67,8 @@ def test_a_wrong_answer_to_a_commit_loses_and_doubles_nothing(cycle, action, nth
 @pytest.mark.parametrize("action", [*BEFORE, *AFTER, *WRONG])
 def test_a_wrong_answer_fifty_times_loses_and_doubles_nothing(cycle, action):
     for number in range(50):
-        cycle.run(CatalogFault("catalog.commit", 1 + number % 3, action), rows=ROWS * (number + 1))
-        cycle.check(ROWS * 50)
+        cycle.run(CatalogFault("catalog.commit", 1 + number % 2, action), rows=BATCH * (number + 1))
+    cycle.check(BATCH * 50)
 
 
 def test_an_old_table_that_is_served_for_a_while_costs_attempts_only(cycle):
@@ -81,12 +86,26 @@ def test_a_catalog_that_refuses_the_credentials_between_load_and_commit_stops_th
 
 
 @pytest.mark.parametrize("point", ["fence.swapped", "stage.after", "commit.applied", "commit.swapped"])
-@pytest.mark.parametrize("action", ["fail_503", "apply_504", "conflict_landed"])
+@pytest.mark.parametrize("action", AFTER_A_CRASH)
 def test_a_crash_and_a_wrong_answer_together_lose_and_double_nothing(cycle, point, action):
-    crash.load((Fault(point),))
-    with pytest.raises((Crash, CalveError)):
-        cycle.run()
-    assert len(crash.fired()) == 1
-    crash.load(())
+    crash_at(cycle, point)
     cycle.run(CatalogFault("catalog.commit", 1, action))
     cycle.check()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("nth", [1, 2], ids=["fence", "batch"])
+@pytest.mark.parametrize("point", crash.POINTS)
+def test_a_crash_at_any_point_and_any_wrong_answer_lose_and_double_nothing(cycle, point, nth):
+    for number, action in enumerate([*BEFORE, *AFTER, *WRONG], 1):
+        crash_at(cycle, point, rows=ROWS * number)
+        cycle.run(CatalogFault("catalog.commit", nth, action), rows=ROWS * number)
+    cycle.check(ROWS * number)
+
+
+def crash_at(cycle, point, rows=ROWS):
+    crash.load((Fault(point),))
+    with pytest.raises(Crash):
+        cycle.run(rows=rows)
+    assert len(crash.fired()) == 1
+    crash.load(())
