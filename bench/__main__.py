@@ -1,4 +1,4 @@
-"""`make bench`: our append beside `writeTo().append()` and plain Parquet of the same rows."""
+"""`make bench`: our append beside `writeTo().append()` and plain Parquet, our upsert beside `MERGE`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.measure import PeakMemory, Timing, in_turn
+from bench.upserts import MERGES, OURS, report
 from calve.catalogs import Catalog
 from calve.patience import Patience
 from calve.project import SparkSettings
@@ -95,22 +96,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", choices=["appends", "upserts"], help="one part")
+    parser.add_argument("--full", action="store_true", help="upserts into 2M and 20M rows, not a tenth")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="calve-bench-"))
     try:
-        with PeakMemory() as peak:
-            lake = Lakehouse(folder)
-            large = compare(lake, "Append of decoded rows", options.rows, options.rounds)
-            lake.commits.clear()
-            small = compare(lake, "Overhead of a small batch", 1_000, 3 * options.rounds, parquet=False)
-            own = statistics.median(lake.commits) * 1000
-            print(f"\nThe commit itself: median {own:.0f} ms of {len(lake.commits)}")
-            print(f"A batch of 1,000 rows: median {small['Calve'].median_wall * 1000:.0f} ms in all")
-            print(f"Peak memory of the process tree: {peak.bytes / 2**20:,.0f} MiB")
-            ratio = large["plain Parquet"].median_wall / large["Calve"].median_wall
-            print(f"Against plain Parquet: {ratio:.2f} x (bar: 0.9 x)")
+        lake = Lakehouse(folder)
+        if options.only != "upserts":
+            appends(lake, options.rows, options.rounds)
+        if options.only != "appends":
+            upserts(lake, 2_000_000 if options.full else 200_000, with_more=options.full)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def appends(lake: Lakehouse, rows: int, rounds: int) -> None:
+    with PeakMemory() as peak:
+        large = compare(lake, "Append of decoded rows", rows, rounds)
+        lake.commits.clear()
+        small = compare(lake, "Overhead of a small batch", 1_000, 3 * rounds, parquet=False)
+    own = statistics.median(lake.commits) * 1000
+    print(f"\nThe commit itself: median {own:.0f} ms of {len(lake.commits)}")
+    print(f"A batch of 1,000 rows: median {small['Calve'].median_wall * 1000:.0f} ms in all")
+    print(f"Peak memory of the process tree: {peak.bytes / 2**20:,.0f} MiB")
+    ratio = large["plain Parquet"].median_wall / large["Calve"].median_wall
+    print(f"Against plain Parquet: {ratio:.2f} x (bar: 0.9 x)")
+
+
+def upserts(lake: Lakehouse, rows: int, with_more: bool) -> None:
+    print("\n" + "\n".join(report(lake.spark, lake.catalog, rows, rows // 20, [*OURS, *MERGES])))
+    if with_more:
+        print("\n" + "\n".join(report(lake.spark, lake.catalog, 10 * rows, rows // 20, list(OURS))))
 
 
 if __name__ == "__main__":

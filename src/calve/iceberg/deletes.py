@@ -18,6 +18,7 @@ from calve.iceberg.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_IN_MEMORY = "memory:positions"
 _PATH_ID, _POSITION_ID = 2147483546, 2147483545
 """The field ids that Iceberg reserves for the columns of position deletes."""
 
@@ -108,16 +109,26 @@ def deletion_vectors(table: Table, hits: Sequence[Hits]) -> Deletes:
 
 def _vector(table: Table, hit: Hits) -> Any:
     iceberg = gateway.jvm().org.apache.iceberg
-    positions = iceberg.io.CloseableIterable.combine(hit.positions, gateway.jvm().java.io.StringReader(""))
-    index = iceberg.deletes.Deletes.toPositionIndex(positions)
-    if hit.deletes:
-        loader = iceberg.data.BaseDeleteLoader(java.function(lambda file: _input(table, file)))
-        index.merge(loader.loadPositionDeletes(java.object_list(hit.deletes), hit.path))
+    content = _parquet(hit.path, hit.positions)
+    held = iceberg.inmemory.InMemoryInputFile(hit.path, content)
+    builder = iceberg.FileMetadata.deleteFileBuilder(iceberg.PartitionSpec.unpartitioned())
+    builder = (
+        builder.ofPositionDeletes()
+        .withPath(_IN_MEMORY)
+        .withFormat("parquet")
+        .withFileSizeInBytes(len(content))
+    )
+    found = builder.withRecordCount(len(hit.positions)).withReferencedDataFile(hit.path).build()
+    loader = iceberg.data.BaseDeleteLoader(java.function(lambda file: _input(table, file, held)))
+    index = loader.loadPositionDeletes(java.object_list([found]), hit.path)
+    for one in hit.deletes:
+        index.merge(loader.loadPositionDeletes(java.object_list([one]), hit.path))
     return index
 
 
-def _input(table: Table, file: Any) -> Any:
-    return table.java.io().newInputFile(file.location())
+def _input(table: Table, file: Any, held: Any) -> Any:
+    location = file.location()
+    return held if location == _IN_MEMORY else table.java.io().newInputFile(location)
 
 
 def _is_of(deletes: Any, hit: Hits) -> bool:

@@ -3,35 +3,53 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from calve import gateway
-from calve.iceberg import java
+from calve.iceberg import java, near
 from calve.iceberg.failures import translated
 from calve.iceberg.name import quoted
 from calve.iceberg.table import Table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
 FILE, POSITION = "_file", "_pos"
+_BROADCAST = 1_000_000
 FEW = 200
 """As many values as Iceberg compares one by one; above it, planning looks at the range only."""
 
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys of a batch: a frame of them, and for each column its range or its few values."""
+    """The keys of a batch: a frame of them, their values if they are at hand, and what planning can use."""
 
-    frame: DataFrame
     names: tuple[str, ...]
     count: int
     ranges: Mapping[str, tuple[Any, Any]]
     few: Mapping[str, Sequence[Any]]
+    frame: DataFrame | None = None
+    values: pa.Table | None = None
+
+    @classmethod
+    def of(cls, values: pa.Table) -> Keys:
+        """Keys whose values are at hand."""
+        names, ranges = tuple(values.column_names), {}
+        for name in names if values.num_rows else ():
+            ends = near.compute.min_max(values.column(name)).as_py()
+            ranges[name] = (ends["min"], ends["max"])
+        is_few = len(names) == 1 and 0 < values.num_rows <= FEW
+        few = {names[0]: values.column(0).to_pylist()} if is_few else {}
+        return cls(names, values.num_rows, ranges, few, values=values)
+
+    def in_spark(self, spark: SparkSession) -> DataFrame:
+        """The keys as a DataFrame."""
+        return self.frame if self.frame is not None else spark.createDataFrame(self.values)
 
     def filter(self) -> Column:
         """What every row with one of the keys satisfies."""
@@ -73,59 +91,74 @@ def rows_at(spark: SparkSession, table: Table, snapshot: int) -> DataFrame:
     return spark.read.option("versionAsOf", str(snapshot)).table(table.name.sql())
 
 
-def look_up(spark: SparkSession, table: Table, snapshot: int, keys: Keys, as_java: bool) -> list[Hits]:
-    """The rows of `snapshot` that have one of `keys`, by data file.
-
-    Positions are a list of Java's or an Arrow array, whichever the writer of deletes wants.
-    """
-    from pyspark.sql import functions as f
-
+def look_up(spark: SparkSession, table: Table, snapshot: int, keys: Keys) -> list[Hits]:
+    """The rows of `snapshot` that have one of `keys`, by data file."""
     with translated(f"look up keys in table '{table.name}'"):
-        names = [quoted(name) for name in keys.names]
-        old = rows_at(spark, table, snapshot).where(keys.filter()).select(*names, FILE, POSITION)
-        hits = old.join(_broadcast(keys), list(keys.names), "left_semi")
-        found = hits.groupBy(FILE).agg(f.collect_list(POSITION).alias("at"))
-        positions = _in_java(found) if as_java else _in_arrow(found)
-        files = _files(table, snapshot, keys.expression(), positions.keys())
-        return [_hits(path, files[path], at) for path, at in positions.items()]
+        tasks = _plan(table, snapshot, keys.expression())
+        found = _near(table, tasks, keys)
+        if found is None:
+            found = _with_spark(spark, table, snapshot, keys)
+        return [_hits(path, tasks[path], positions) for path, positions in found.items()]
 
 
-def _broadcast(keys: Keys) -> DataFrame:
+def _near(table: Table, tasks: Mapping[str, Any], keys: Keys) -> dict[str, Any] | None:
+    """The positions found without Spark; None where a file cannot be opened from here."""
+    if keys.values is None or table.metadata().format_version > 2:
+        return None
+    paths = {location: near.path_of(location) for location in tasks}
+    if None in paths.values() or any(str(task.file().format()) != "PARQUET" for task in tasks.values()):
+        return None
+    schema = table.java.schema()
+    ids = [schema.findField(name).fieldId() for name in keys.names]
+    found = near.find([str(path) for path in paths.values()], ids, keys.values)
+    return _not_deleted({place: found[str(path)] for place, path in paths.items() if path in found}, tasks)
+
+
+def _not_deleted(found: Mapping[str, Any], tasks: Mapping[str, Any]) -> dict[str, Any] | None:
+    left = {}
+    for location, positions in found.items():
+        paths = [near.path_of(one.location()) for one in _position_deletes(tasks[location])]
+        if None in paths:
+            return None
+        live = near.without_deleted(location, positions, [str(path) for path in paths])
+        if len(live):
+            left[location] = live
+    return left
+
+
+def _with_spark(spark: SparkSession, table: Table, snapshot: int, keys: Keys) -> dict[str, Any]:
     from pyspark.sql import functions as f
 
-    return f.broadcast(keys.frame) if keys.count <= 1_000_000 else keys.frame
-
-
-def _in_java(found: DataFrame) -> dict[str, Any]:
-    return {row.getString(0): row.getList(1) for row in found._jdf.collectAsList()}
-
-
-def _in_arrow(found: DataFrame) -> dict[str, Any]:
-    table = found.toArrow()
-    return {path.as_py(): at.values for path, at in zip(table.column(0), table.column(1), strict=True)}
+    names = [quoted(name) for name in keys.names]
+    old = rows_at(spark, table, snapshot).where(keys.filter()).select(*names, FILE, POSITION)
+    wanted = keys.in_spark(spark)
+    if keys.count <= _BROADCAST:
+        wanted = f.broadcast(wanted)
+    hits = old.join(wanted, list(keys.names), "left_semi")
+    rows = hits.groupBy(FILE).agg(f.collect_list(POSITION).alias("at")).toArrow()
+    return {path.as_py(): at.values for path, at in zip(rows.column(0), rows.column(1), strict=True)}
 
 
 def _hits(path: str, task: Any, positions: Any) -> Hits:
-    deletes = tuple(one for one in task.deletes() if one.content().name() == "POSITION_DELETES")
-    return Hits(path, task.file(), deletes, positions)
+    return Hits(path, task.file(), _position_deletes(task), positions)
 
 
-def _files(table: Table, snapshot: int, expression: Any, wanted: Collection[str]) -> dict[str, Any]:
-    """The tasks of the files `wanted`; planning is asked for no more than could hold the keys."""
-    found: dict[str, Any] = {}
-    if not wanted:
-        return found
+def _position_deletes(task: Any) -> tuple[Any, ...]:
+    return tuple(one for one in task.deletes() if one.content().name() == "POSITION_DELETES")
+
+
+def _plan(table: Table, snapshot: int, expression: Any) -> dict[str, Any]:
+    """The tasks of the files that could hold the keys, by location."""
     tasks = table.java.newScan().useSnapshot(snapshot).filter(expression).planFiles()
     try:
-        walk = tasks.iterator()
-        while len(found) < len(wanted) and walk.hasNext():
-            task = walk.next()
-            path = task.file().location()
-            if path in wanted:
-                found[path] = task
+        return {task.file().location(): task for task in _walk(tasks.iterator())}
     finally:
         tasks.close()
-    return found
+
+
+def _walk(iterator: Any) -> Iterator[Any]:
+    while iterator.hasNext():
+        yield iterator.next()
 
 
 def _is_plain(value: Any) -> bool:

@@ -26,6 +26,19 @@ def is_truncate() -> Column:
     return f.col(changes.OPERATION) == changes.TRUNCATE
 
 
+def counts() -> list[Column]:
+    """How many changes leave a row, take one out, do not know all columns, and empty the table."""
+    from pyspark.sql import functions as f
+
+    is_delete = f.col(changes.OPERATION) == changes.DELETE
+    return [
+        f.count_if(is_kept()).alias("rows"),
+        f.count_if(is_delete).alias("deletes"),
+        f.count_if((f.size(changes.UNKNOWN) > 0) & is_kept()).alias("unknown"),
+        f.count_if(is_truncate()).alias("truncated"),
+    ]
+
+
 def is_row(frame: DataFrame, keeps_changes: bool) -> Column:
     """Whether a row of `frame` becomes a row of a table to which rows are only added."""
     from pyspark.sql import functions as f

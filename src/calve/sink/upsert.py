@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from calve import changes, gateway
 from calve.errors import DataRefused
-from calve.iceberg import deletes
+from calve.iceberg import deletes, near
 from calve.iceberg.lookup import FEW, Keys, look_up, rows_at
 from calve.iceberg.name import quoted
 from calve.iceberg.stage import NOTHING, Staged, stage
@@ -30,7 +30,7 @@ class Told:
     keys: Keys
     rows: int
     unknown: int
-    truncated: Any
+    truncated: int
 
 
 class Upsert:
@@ -49,6 +49,52 @@ class Upsert:
 
     def stage(self, frame: DataFrame) -> Staged:
         """Write the last change of each key of `frame`, and deletes for the rows that they replace."""
+        staged = self._quick(frame) if self._is_near() else None
+        return staged or self._thorough(frame)
+
+    def _is_near(self) -> bool:
+        """Whether files that were written can be read back without Spark."""
+        near_by = near.path_of(self._table.metadata().location) is not None
+        return near_by and self._sink.format == "parquet" and self._sink.order_by is None
+
+    def _quick(self, frame: DataFrame) -> Delta | None:
+        """One job of Spark's, which writes the rows; their keys are read back from the files.
+
+        None where a change empties the table or does not know all columns: that takes a closer look.
+        """
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        last = batch.last(frame, self._names, None)
+        required, seen = self._required(last), Observation()
+        nulls = [f.count_if(missing).alias(f"null {name}") for name, missing in required.items()]
+        staged = self._write(last.observe(seen, *batch.counts(), *nulls))
+        told = seen.get
+        if told["unknown"] or told["truncated"]:
+            return None
+        self._refuse_nulls({name: told[f"null {name}"] for name in required})
+        prepare.check_count(told["rows"], staged, self._table)
+        keys = Keys.of(self._values(staged, last, told["deletes"]))
+        return Delta(
+            staged.files,
+            staged.rows,
+            staged.bytes,
+            found=self._find(keys),
+            again=lambda delta: replace(delta, found=self._find(keys)),
+        )
+
+    def _values(self, staged: Staged, last: DataFrame, count: int) -> Any:
+        """The keys of the rows that were written, and of the deletes, which are read from the source again."""
+        import pyarrow as pa
+
+        paths = [str(near.path_of(file.location())) for file in staged.files]
+        parts = [near.read_keys(paths, self._names)] if paths else []
+        if count or not paths:
+            gone = last.where(~batch.is_kept()).select(*map(quoted, self._names)).toArrow()
+            parts.append(gone.cast(parts[0].schema) if paths else gone)
+        return pa.concat_tables(parts)
+
+    def _thorough(self, frame: DataFrame) -> Staged:
         last = batch.last(frame, self._names, self._sink.order_by).persist()
         try:
             return self._staged(frame, last)
@@ -58,7 +104,7 @@ class Upsert:
 
     def _staged(self, frame: DataFrame, last: DataFrame) -> Staged:
         told = self._look(last)
-        if told.truncated is not None:
+        if told.truncated:
             return self._truncated(frame, last, told)
         if told.unknown or self._sink.order_by:
             return self._compared(frame, last, told)
@@ -144,20 +190,14 @@ class Upsert:
         required = self._required(last)
         nulls = [f.count_if(missing) for missing in required.values()]
         bounds = [bound(quoted(name)) for name in self._names for bound in (f.min, f.max)]
-        row = last.agg(
-            f.count(f.lit(1)),
-            f.count_if(batch.is_kept()),
-            f.count_if((f.size(changes.UNKNOWN) > 0) & batch.is_kept()),
-            f.max(f.when(batch.is_truncate(), f.lit(1))),
-            *nulls,
-            *bounds,
-        ).collect()[0]
-        count, rows, unknown, truncated, *rest = row
+        row = last.agg(*batch.counts(), *nulls, *bounds).collect()[0]
+        rows, gone, unknown, truncated, *rest = row
+        count = rows + gone + truncated
         self._refuse_nulls(dict(zip(required, rest, strict=False)))
         ends = iter(rest[len(required) :])
         ranges = {name: (next(ends), next(ends)) for name in self._names} if count else {}
         frame = last.select(*map(quoted, self._names))
-        keys = Keys(frame, self._names, count, ranges, self._few(frame, count))
+        keys = Keys(self._names, count, ranges, self._few(frame, count), frame)
         return Told(keys, rows, unknown, truncated)
 
     def _required(self, last: DataFrame) -> dict[str, Column]:
@@ -197,10 +237,13 @@ class Upsert:
     def _data(self, last: DataFrame, rows: int) -> Staged:
         if rows == 0:
             return NOTHING
-        kept = last.where(batch.is_kept()).drop(*changes.NAMES)
-        staged = stage(self._table, prepare.fitted(kept, self._table, self._sink), self._options)
+        staged = self._write(last)
         prepare.check_count(rows, staged, self._table)
         return staged
+
+    def _write(self, last: DataFrame) -> Staged:
+        kept = last.where(batch.is_kept()).drop(*changes.NAMES)
+        return stage(self._table, prepare.fitted(kept, self._table, self._sink), self._options)
 
     def _find(self, keys: Keys) -> Found:
         metadata = self._table.metadata()
@@ -208,10 +251,10 @@ class Upsert:
         if keys.count == 0 or head.summary().get("total-data-files") == "0":
             return Found(snapshot=head.snapshotId(), expression=keys.expression())
         if self._sink.deletes == "equality":
-            return Found(deletes.equality_deletes(self._table, keys.frame, self._names, self._options))
-        vectors = metadata.format_version >= 3
-        hits = look_up(self._spark, self._table, head.snapshotId(), keys, as_java=vectors)
-        write = deletes.deletion_vectors if vectors else deletes.position_deletes
+            frame = keys.in_spark(self._spark)
+            return Found(deletes.equality_deletes(self._table, frame, self._names, self._options))
+        hits = look_up(self._spark, self._table, head.snapshotId(), keys)
+        write = deletes.deletion_vectors if metadata.format_version >= 3 else deletes.position_deletes
         return Found(
             write(self._table, hits) if hits else deletes.NONE,
             tuple(hit.path for hit in hits),

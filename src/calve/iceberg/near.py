@@ -1,0 +1,112 @@
+"""Keys in Parquet files that this process can open itself: found with Arrow, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
+
+compute: Any = pyarrow.compute
+
+_KINDS = (
+    pa.types.is_integer,
+    pa.types.is_string,
+    pa.types.is_boolean,
+    pa.types.is_date,
+    pa.types.is_decimal,
+    pa.types.is_binary,
+    pa.types.is_timestamp,
+)
+_THREADS = 4
+
+
+def path_of(location: str) -> str | None:
+    """The path of a file on this machine; None for one in a store."""
+    if location.startswith("file:"):
+        return "/" + location.removeprefix("file:").lstrip("/")
+    return location if location.startswith("/") else None
+
+
+def is_comparable(kind: pa.DataType) -> bool:
+    """Whether values of `kind` in a file are the values that Spark has."""
+    return any(test(kind) for test in _KINDS)
+
+
+def read_keys(paths: Sequence[str], names: Sequence[str]) -> pa.Table:
+    """The key columns of files that were just written."""
+    parts = [pq.read_table(path, columns=list(names), partitioning=None) for path in paths]
+    return pa.concat_tables(parts).replace_schema_metadata(None)
+
+
+def without_deleted(location: str, positions: Any, deletes: Sequence[str]) -> Any:
+    """The positions in the file at `location` that none of the position delete files `deletes` has."""
+    for path in deletes:
+        rows = pq.read_table(path, columns=["file_path", "pos"], partitioning=None)
+        here = rows.filter(compute.equal(rows.column("file_path"), location))
+        gone = compute.is_in(positions, value_set=here.column("pos").combine_chunks())
+        positions = positions.filter(compute.invert(gone))
+    return positions
+
+
+def find(paths: Iterable[str], ids: Sequence[int], keys: pa.Table) -> dict[str, Any]:
+    """Where rows with one of `keys` are in each file that has such; `ids` are the columns' field ids."""
+    wanted = [column.combine_chunks() for column in keys.columns]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = pool.map(lambda path: (path, _positions(path, ids, wanted)), paths)
+        return {path: positions for path, positions in found if len(positions)}
+
+
+def _positions(path: str, ids: Sequence[int], wanted: Sequence[Any]) -> Any:
+    with pq.ParquetFile(path) as file:
+        names = _names(file.schema_arrow, ids)
+        if names is None:
+            return pa.array([], pa.int64())
+        parts, first = [], 0
+        for group in range(file.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            if _may_hold(file.metadata.row_group(group), names, wanted):
+                columns = file.read_row_group(group, columns=names)
+                parts.append(compute.add(_matches(columns, names, wanted), pa.scalar(first, pa.int64())))
+            first += rows
+    return pa.concat_arrays(parts) if parts else pa.array([], pa.int64())
+
+
+def _names(schema: pa.Schema, ids: Sequence[int]) -> list[str] | None:
+    """What the file calls the columns; None where it has not got one, so that its keys are all NULL."""
+    called = {int((field.metadata or {}).get(b"PARQUET:field_id", -1)): field.name for field in schema}
+    names = [called.get(number) for number in ids]
+    return None if None in names else [str(name) for name in names]
+
+
+def _may_hold(group: Any, names: Sequence[str], wanted: Sequence[Any]) -> bool:
+    """Whether the bounds of a row group meet those of the keys, as far as both are known."""
+    columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
+    for name, keys in zip(names, wanted, strict=True):
+        bounds = columns[name].statistics
+        if bounds is None or not bounds.has_min_max or not pa.types.is_integer(keys.type):
+            continue
+        ends = compute.min_max(keys).as_py()
+        if bounds.min > ends["max"] or bounds.max < ends["min"]:
+            return False
+    return True
+
+
+def _matches(columns: pa.Table, names: Sequence[str], wanted: Sequence[Any]) -> Any:
+    """Where the rows with one of the keys are; with several columns, each is looked for before all are."""
+    hit = None
+    held = []
+    for name, keys in zip(names, wanted, strict=True):
+        values = columns.column(name).combine_chunks().cast(keys.type)
+        held.append(values)
+        one = compute.is_in(values, value_set=keys)
+        hit = one if hit is None else compute.and_(hit, one)
+    found = compute.indices_nonzero(hit).cast(pa.int64())
+    if len(wanted) == 1 or not len(found):
+        return found
+    keys = set(zip(*(column.to_pylist() for column in wanted), strict=True))
+    rows = zip(*(values.take(found).to_pylist() for values in held), strict=True)
+    return found.filter(pa.array([row in keys for row in rows], pa.bool_()))
