@@ -73,8 +73,8 @@ class Upserts:
         table = f"`{self.catalog.spark_name()}`.bench.merge_{mode.replace('-', '_')}_{self.rows}"
         properties = f"'format-version' = '2', 'write.merge.mode' = '{mode}'"
         self.spark.sql(
-            f"CREATE TABLE {table} (id BIGINT NOT NULL, customer STRING, status BIGINT, amount DECIMAL(12,2)) "
-            f"USING iceberg TBLPROPERTIES ({properties})"
+            f"CREATE TABLE {table} (id BIGINT NOT NULL, customer STRING, status BIGINT, "
+            f"amount DECIMAL(12,2)) USING iceberg TBLPROPERTIES ({properties})"
         )
         self._fill(table)
 

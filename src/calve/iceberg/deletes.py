@@ -18,6 +18,7 @@ from calve.iceberg.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_FILES = java.Statics("org.apache.iceberg.FileMetadata")
 _IN_MEMORY = "memory:positions"
 _PATH_ID, _POSITION_ID = 2147483546, 2147483545
 """The field ids that Iceberg reserves for the columns of position deletes."""
@@ -36,14 +37,18 @@ NONE = Deletes()
 
 
 def position_deletes(table: Table, hits: Sequence[Hits]) -> Deletes:
-    """Position delete files, one for each data file, for format 2."""
+    """Position delete files for format 2, one for each data file, instead of those about that file alone."""
     with translated(f"write delete files of table '{table.name}'"):
         added = tuple(_position_delete(table, hit) for hit in hits)
-    return Deletes(added, rows=sum(len(hit.positions) for hit in hits))
+    removed = tuple(old for hit in hits if hit.deleted is not None for old in hit.deletes if _is_of(old, hit))
+    return Deletes(added, removed, sum(len(hit.positions) for hit in hits))
 
 
 def _position_delete(table: Table, hit: Hits) -> Any:
-    content = _parquet(hit.path, hit.positions)
+    import pyarrow as pa
+
+    gone = hit.positions if hit.deleted is None else pa.concat_arrays([hit.positions, hit.deleted])
+    content = _parquet(hit.path, gone)
     spec, partition = table.java.specs().get(hit.file.specId()), hit.file.partition()
     name = f"{uuid.uuid4()}-deletes.parquet"
     location = table.java.locationProvider().newDataLocation(spec, partition, name)
@@ -52,9 +57,9 @@ def _position_delete(table: Table, hit: Hits) -> Any:
         out.write(content)
     finally:
         out.close()
-    builder = gateway.jvm().org.apache.iceberg.FileMetadata.deleteFileBuilder(spec).ofPositionDeletes()
+    builder = _FILES.deleteFileBuilder(spec).ofPositionDeletes()
     builder = builder.withPath(location).withFormat("parquet").withFileSizeInBytes(len(content))
-    builder = builder.withMetrics(_path_metrics(hit)).withReferencedDataFile(hit.path)
+    builder = builder.withMetrics(_path_metrics(hit.path, len(gone))).withReferencedDataFile(hit.path)
     return (builder.withPartition(partition) if spec.isPartitioned() else builder).build()
 
 
@@ -79,14 +84,13 @@ def _parquet(path: str, positions: Any) -> bytearray:
     return bytearray(out.getvalue())
 
 
-def _path_metrics(hit: Hits) -> Any:
+def _path_metrics(path: str, count: int) -> Any:
     """Bounds of the path, from which readers know that a delete file is about one data file."""
-    iceberg = gateway.jvm().org.apache.iceberg
     text = java.static_member("org.apache.iceberg.types.Types$StringType", "get")()
-    path = iceberg.types.Conversions.toByteBuffer(text, hit.path)
-    bounds = gateway.jvm().java.util.HashMap()
-    bounds.put(_PATH_ID, path)
-    return iceberg.Metrics(len(hit.positions), None, None, None, None, bounds, bounds)
+    bound = java.Statics("org.apache.iceberg.types.Conversions").toByteBuffer(text, path)
+    bounds = java.new("java.util.HashMap")
+    bounds.put(_PATH_ID, bound)
+    return java.new("org.apache.iceberg.Metrics", count, None, None, None, None, bounds, bounds)
 
 
 def deletion_vectors(table: Table, hits: Sequence[Hits]) -> Deletes:
@@ -103,7 +107,7 @@ def deletion_vectors(table: Table, hits: Sequence[Hits]) -> Deletes:
             rows += len(hit.positions)
             writer.delete(hit.path, index, table.java.specs().get(hit.file.specId()), hit.file.partition())
         writer.close()
-        added = tuple(writer.result().deleteFiles())
+        added = tuple(java.each(writer.result().deleteFiles()))
     return Deletes(added, tuple(old for hit in hits for old in hit.deletes if _is_of(old, hit)), rows)
 
 
@@ -111,7 +115,7 @@ def _vector(table: Table, hit: Hits) -> Any:
     iceberg = gateway.jvm().org.apache.iceberg
     content = _parquet(hit.path, hit.positions)
     held = iceberg.inmemory.InMemoryInputFile(hit.path, content)
-    builder = iceberg.FileMetadata.deleteFileBuilder(iceberg.PartitionSpec.unpartitioned())
+    builder = _FILES.deleteFileBuilder(iceberg.PartitionSpec.unpartitioned())
     builder = (
         builder.ofPositionDeletes()
         .withPath(_IN_MEMORY)
@@ -167,7 +171,7 @@ def _equality_delete(file: Any, spec: Any, ids: Sequence[int]) -> Any:
         file.recordCount(), file.columnSizes(), file.valueCounts(), file.nullValueCounts(),
         file.nanValueCounts(), file.lowerBounds(), file.upperBounds(),
     )  # fmt: skip
-    builder = iceberg.FileMetadata.deleteFileBuilder(spec).ofEqualityDeletes(java.int_array(ids))
+    builder = _FILES.deleteFileBuilder(spec).ofEqualityDeletes(java.int_array(ids))
     builder = builder.withPath(file.location()).withFormat(file.format())
     return builder.withFileSizeInBytes(file.fileSizeInBytes()).withMetrics(metrics).build()
 
@@ -178,7 +182,7 @@ def unpartitioned(table: Table) -> Any:
         if spec.isUnpartitioned():
             return spec
     update = table.java.updateSpec()
-    for field in table.java.spec().fields():
+    for field in java.each(table.java.spec().fields()):
         update = update.removeField(field.name())
     with translated(f"add a spec to table '{table.name}'"):
         update.addNonDefaultSpec().commit()
@@ -187,4 +191,4 @@ def unpartitioned(table: Table) -> Any:
 
 
 def _specs(table: Table) -> Iterable[Any]:
-    return list(table.java.specs().values())
+    return java.each(table.java.specs().values())

@@ -24,6 +24,32 @@ def string_map(values: Mapping[str, str]) -> Any:
     return result
 
 
+def each(collection: Any) -> list[Any]:
+    """The elements of a `Collection`; the end of an iterator of Java's is an exception, which takes long."""
+    listed = new("java.util.ArrayList", collection)
+    return [listed.get(index) for index in range(listed.size())]
+
+
+def new(owner: str, *arguments: Any) -> Any:
+    """A new object; a package that is walked by its dots asks Java at each of them."""
+    from py4j.java_gateway import JavaClass
+
+    return JavaClass(owner, _gateway()._gateway_client)(*arguments)
+
+
+class Statics:
+    """The static methods of a class, called without asking Java first what they are."""
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+
+    def __getattr__(self, name: str) -> Any:
+        return static_member(self._owner, name)
+
+
+EXPRESSIONS = Statics("org.apache.iceberg.expressions.Expressions")
+
+
 def int_array(values: Sequence[int]) -> Any:
     """An `int[]`."""
     array = _gateway().new_array(gateway.jvm().int, len(values))
@@ -34,7 +60,7 @@ def int_array(values: Sequence[int]) -> Any:
 
 def object_list(values: Iterable[Any]) -> Any:
     """A `List`."""
-    result = gateway.jvm().java.util.ArrayList()
+    result = new("java.util.ArrayList")
     for value in values:
         result.add(value)
     return result
@@ -42,7 +68,7 @@ def object_list(values: Iterable[Any]) -> Any:
 
 def always_true() -> Any:
     """The expression that every row satisfies."""
-    return gateway.jvm().org.apache.iceberg.expressions.Expressions.alwaysTrue()
+    return EXPRESSIONS.alwaysTrue()
 
 
 class _Function:

@@ -9,7 +9,6 @@ from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from calve import gateway
 from calve.iceberg import java, near
 from calve.iceberg.failures import translated
 from calve.iceberg.name import quoted
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 FILE, POSITION = "_file", "_pos"
 _BROADCAST = 1_000_000
+_POSITION_DELETES = 1
 FEW = 200
 """As many values as Iceberg compares one by one; above it, planning looks at the range only."""
 
@@ -49,7 +49,10 @@ class Keys:
 
     def in_spark(self, spark: SparkSession) -> DataFrame:
         """The keys as a DataFrame."""
-        return self.frame if self.frame is not None else spark.createDataFrame(self.values)
+        if self.frame is not None:
+            return self.frame
+        assert self.values is not None
+        return spark.createDataFrame(self.values)
 
     def filter(self) -> Column:
         """What every row with one of the keys satisfies."""
@@ -64,7 +67,7 @@ class Keys:
 
     def expression(self) -> Any:
         """The same for Iceberg's planning, as far as it knows the types."""
-        make = gateway.jvm().org.apache.iceberg.expressions.Expressions
+        make = java.EXPRESSIONS
         parts = []
         for name, (least, greatest) in self.ranges.items():
             if _is_plain(least):
@@ -84,6 +87,8 @@ class Hits:
     file: Any
     deletes: tuple[Any, ...]
     positions: Any
+    deleted: Any = None
+    """What the position deletes have already, where it is known."""
 
 
 def rows_at(spark: SparkSession, table: Table, snapshot: int) -> DataFrame:
@@ -95,14 +100,18 @@ def look_up(spark: SparkSession, table: Table, snapshot: int, keys: Keys) -> lis
     """The rows of `snapshot` that have one of `keys`, by data file."""
     with translated(f"look up keys in table '{table.name}'"):
         tasks = _plan(table, snapshot, keys.expression())
-        found = _near(table, tasks, keys)
-        if found is None:
-            found = _with_spark(spark, table, snapshot, keys)
-        return [_hits(path, tasks[path], positions) for path, positions in found.items()]
+        near_by = _near(table, tasks, keys)
+        if near_by is not None:
+            return near_by
+        found = _with_spark(spark, table, snapshot, keys)
+        return [
+            Hits(path, tasks[path].file(), _position_deletes(tasks[path]), positions)
+            for path, positions in found.items()
+        ]
 
 
-def _near(table: Table, tasks: Mapping[str, Any], keys: Keys) -> dict[str, Any] | None:
-    """The positions found without Spark; None where a file cannot be opened from here."""
+def _near(table: Table, tasks: Mapping[str, Any], keys: Keys) -> list[Hits] | None:
+    """The rows found without Spark; None where a file cannot be opened from here."""
     if keys.values is None or table.metadata().format_version > 2:
         return None
     paths = {location: near.path_of(location) for location in tasks}
@@ -111,18 +120,21 @@ def _near(table: Table, tasks: Mapping[str, Any], keys: Keys) -> dict[str, Any] 
     schema = table.java.schema()
     ids = [schema.findField(name).fieldId() for name in keys.names]
     found = near.find([str(path) for path in paths.values()], ids, keys.values)
-    return _not_deleted({place: found[str(path)] for place, path in paths.items() if path in found}, tasks)
+    there = {place: found[str(path)] for place, path in paths.items() if path in found}
+    return _not_deleted(there, tasks)
 
 
-def _not_deleted(found: Mapping[str, Any], tasks: Mapping[str, Any]) -> dict[str, Any] | None:
-    left = {}
+def _not_deleted(found: Mapping[str, Any], tasks: Mapping[str, Any]) -> list[Hits] | None:
+    left = []
     for location, positions in found.items():
-        paths = [near.path_of(one.location()) for one in _position_deletes(tasks[location])]
+        deletes = _position_deletes(tasks[location])
+        paths = [near.path_of(one.location()) for one in deletes]
         if None in paths:
             return None
-        live = near.without_deleted(location, positions, [str(path) for path in paths])
+        gone = near.deleted(location, [str(path) for path in paths])
+        live = near.without(positions, gone)
         if len(live):
-            left[location] = live
+            left.append(Hits(location, tasks[location].file(), deletes, live, gone))
     return left
 
 
@@ -139,12 +151,8 @@ def _with_spark(spark: SparkSession, table: Table, snapshot: int, keys: Keys) ->
     return {path.as_py(): at.values for path, at in zip(rows.column(0), rows.column(1), strict=True)}
 
 
-def _hits(path: str, task: Any, positions: Any) -> Hits:
-    return Hits(path, task.file(), _position_deletes(task), positions)
-
-
 def _position_deletes(task: Any) -> tuple[Any, ...]:
-    return tuple(one for one in task.deletes() if one.content().name() == "POSITION_DELETES")
+    return tuple(one for one in java.each(task.deletes()) if one.content().id() == _POSITION_DELETES)
 
 
 def _plan(table: Table, snapshot: int, expression: Any) -> dict[str, Any]:

@@ -42,14 +42,19 @@ def read_keys(paths: Sequence[str], names: Sequence[str]) -> pa.Table:
     return pa.concat_tables(parts).replace_schema_metadata(None)
 
 
-def without_deleted(location: str, positions: Any, deletes: Sequence[str]) -> Any:
-    """The positions in the file at `location` that none of the position delete files `deletes` has."""
+def deleted(location: str, deletes: Sequence[str]) -> Any:
+    """The positions in the file at `location` that the position delete files `deletes` have."""
+    parts: list[Any] = [pa.array([], pa.int64())]
     for path in deletes:
         rows = pq.read_table(path, columns=["file_path", "pos"], partitioning=None)
         here = rows.filter(compute.equal(rows.column("file_path"), location))
-        gone = compute.is_in(positions, value_set=here.column("pos").combine_chunks())
-        positions = positions.filter(compute.invert(gone))
-    return positions
+        parts.append(here.column("pos").combine_chunks())
+    return compute.unique(pa.concat_arrays(parts))
+
+
+def without(positions: Any, gone: Any) -> Any:
+    """`positions` that are not in `gone`."""
+    return positions.filter(compute.invert(compute.is_in(positions, value_set=gone)))
 
 
 def find(paths: Iterable[str], ids: Sequence[int], keys: pa.Table) -> dict[str, Any]:

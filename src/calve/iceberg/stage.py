@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from calve import gateway
 from calve.iceberg import java
 from calve.iceberg.failures import translated
 from calve.iceberg.table import Table
@@ -55,7 +54,7 @@ def stage(table: Table, frame: DataFrame, options: Mapping[str, str]) -> Staged:
     Spark's writer hands its files over instead of committing them when it writes to a table that
     Iceberg's rewrite actions keep in a cache under an id of their own.
     """
-    coordinator = gateway.jvm().org.apache.iceberg.spark.FileRewriteCoordinator.get()
+    coordinator = java.Statics("org.apache.iceberg.spark.FileRewriteCoordinator").get()
     # The class has a static get() and an instance get(String); Py4J's look-up by name finds the wrong one.
     cache = java.static_member("org.apache.iceberg.spark.SparkTableCache", "get")()
     group = str(uuid.uuid4())
@@ -66,7 +65,7 @@ def stage(table: Table, frame: DataFrame, options: Mapping[str, str]) -> Staged:
             writer.option("use-table-distribution-and-ordering", "false").option(
                 "fanout-enabled", "true"
             ).save(group)
-            files = tuple(coordinator.fetchNewFiles(table.java, group))
+            files = tuple(java.each(coordinator.fetchNewFiles(table.java, group)))
     finally:
         coordinator.clearRewrite(table.java, group)
         cache.remove(group)

@@ -10,7 +10,8 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from calve import changes, gateway
+from calve import changes
+from calve.iceberg import java
 from calve.iceberg.catalog import Catalog
 from calve.iceberg.lookup import Keys
 from calve.iceberg.name import TableName, quoted
@@ -36,8 +37,7 @@ class Expired(Staged):
     before: str = ""
 
     def update(self, table: Any) -> Any:
-        make = gateway.jvm().org.apache.iceberg.expressions.Expressions
-        return table.newDelete().deleteFromRowFilter(make.lessThan(_WHEN, self.before))
+        return table.newDelete().deleteFromRowFilter(java.EXPRESSIONS.lessThan(_WHEN, self.before))
 
 
 class Tombstones:

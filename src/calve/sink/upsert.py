@@ -84,7 +84,7 @@ class Upsert:
         )
 
     def _values(self, staged: Staged, last: DataFrame, count: int) -> Any:
-        """The keys of the rows that were written, and of the deletes, which are read from the source again."""
+        """The keys of the rows that were written, and of deletes, which are read from the source again."""
         import pyarrow as pa
 
         paths = [str(near.path_of(file.location())) for file in staged.files]
