@@ -412,10 +412,6 @@ class Database:
         self._tell(new["id"], "u", before={"id": old["id"]}, after=new)
 
 
-@pytest.mark.xfail(
-    raises=DataRefused,
-    reason="the quick way of upserts writes an unknown column that is NOT NULL before it looks for such",
-)
 def test_the_table_becomes_what_the_database_has(lake: Lake, kafka: KafkaBroker, topic: str) -> None:
     database = Database(7)
     declared = {

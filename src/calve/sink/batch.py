@@ -19,6 +19,13 @@ def is_kept() -> Column:
     return ~f.col(changes.OPERATION).isin(changes.DELETE, changes.TRUNCATE)
 
 
+def is_whole() -> Column:
+    """Whether a change knows all columns."""
+    from pyspark.sql import functions as f
+
+    return f.coalesce(f.size(changes.UNKNOWN) <= 0, f.lit(True))
+
+
 def is_truncate() -> Column:
     """Whether a change empties the table."""
     from pyspark.sql import functions as f

@@ -68,7 +68,7 @@ class Upsert:
         last = batch.last(frame, self._names, None)
         required, seen = self._required(last), Observation()
         nulls = [f.count_if(missing).alias(f"null {name}") for name, missing in required.items()]
-        staged = self._write(last.observe(seen, *batch.counts(), *nulls))
+        staged = self._write(last.observe(seen, *batch.counts(), *nulls).where(batch.is_whole()))
         told = seen.get
         if told["unknown"] or told["truncated"]:
             return None
@@ -205,10 +205,9 @@ class Upsert:
         from pyspark.sql import functions as f
 
         found = {name: f.col(quoted(name)).isNull() & ~batch.is_truncate() for name in self._names}
-        known = f.coalesce(f.size(changes.UNKNOWN) <= 0, f.lit(True))
         for column in self._table.metadata().schema().columns:
             if not column.nullable and column.name not in found and column.name in last.columns:
-                found[column.name] = f.col(quoted(column.name)).isNull() & batch.is_kept() & known
+                found[column.name] = f.col(quoted(column.name)).isNull() & batch.is_kept() & batch.is_whole()
         return found
 
     def _refuse_nulls(self, nulls: dict[str, int]) -> None:
