@@ -57,10 +57,10 @@ def recreate(spark, folder):
 
 
 @pytest.fixture
-def repaired(spark, folder, monkeypatch):
-    """Runs the command of a refusal with the Spark that is there."""
+def calve(spark, folder, monkeypatch):
+    """Runs a verb with the Spark that is there; returns its exit code."""
     monkeypatch.setattr(session, "start", lambda *arguments: Kept(spark))
-    return lambda error: app.run([*error.command.split()[1:], "--yes", "--config", str(folder)])
+    return lambda *arguments: app.run([*arguments, "--config", str(folder)])
 
 
 class Kept:
@@ -77,7 +77,7 @@ def ids(folder):
     return evidence.values(evidence.embedded(folder).load_table("shop.orders"), "id")
 
 
-def test_it_is_refused_until_somebody_decides(run, recreate, repaired, folder):
+def test_it_is_refused_until_somebody_decides(run, recreate, calve, folder):
     assert run() is None
     recreate()
     for _ in range(2):
@@ -87,7 +87,9 @@ def test_it_is_refused_until_somebody_decides(run, recreate, repaired, folder):
         assert "'shop.orders': it was dropped and created again since the last run" in str(error)
         assert error.command == "calve repair --pipeline orders --restart-from earliest"
         assert ids(folder) == []
-    assert repaired(error) == 0
+    assert calve("plan") == 65
+    assert calve(*error.command.split()[1:], "--yes") == 0
+    assert calve("plan") == 0
     assert run() is None
     assert ids(folder) == ALL
 

@@ -46,12 +46,13 @@ def command(names: tuple[str, ...], offline: bool, tell: bool, config: Path, out
 
 
 def _plans(project: Project, pipelines: Sequence[ResolvedPipeline], debug: bool) -> list[Plan]:
-    from calve.runtime.run import open_spark
+    from calve.runtime.run import open_spark, state_folder
 
     sink_ids = {project.pipeline(name).sink_id for name in project.pipelines}
     spark = open_spark(project, pipelines, debug, say)
     try:
-        return [runtime.plan(spark, pipeline, sink_ids) for pipeline in pipelines]
+        status = state_folder(project) / "status"
+        return [runtime.plan(spark, pipeline, sink_ids, status) for pipeline in pipelines]
     finally:
         spark.stop()
 

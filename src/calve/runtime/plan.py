@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calve.errors import CalveError, ConfigurationError, StartRefused, TryAgain
@@ -68,12 +69,22 @@ def declared(pipeline: ResolvedPipeline) -> Plan:
     )
 
 
-def plan(spark: SparkSession, pipeline: ResolvedPipeline, sink_ids: Collection[str] = ()) -> Plan:
-    """What a run would do; an error that would end it is part of the plan."""
+def plan(
+    spark: SparkSession,
+    pipeline: ResolvedPipeline,
+    sink_ids: Collection[str] = (),
+    status: Path | None = None,
+) -> Plan:
+    """What a run would do; an error that would end it is part of the plan.
+
+    `status` is the folder in which runs keep what they know of their tables.
+    """
     found = declared(pipeline)
     catalogs = [pipeline.sink.catalog] if tables.is_there(pipeline.sink.catalog) else []
     try:
-        _look(found, session.branch_off(spark, catalogs), pipeline, sink_ids)
+        branch = session.branch_off(spark, catalogs)
+        runner = Runner(pipeline, branch, Stop(), Report(pipeline.name, status))
+        _look(found, branch, pipeline, sink_ids, runner)
     except CalveError as error:
         log.debug("%s is refused", pipeline.name, exc_info=True)
         found.refusal = cause(error)
@@ -89,7 +100,13 @@ def cause(error: CalveError) -> CalveError:
     )
 
 
-def _look(found: Plan, spark: SparkSession, pipeline: ResolvedPipeline, sink_ids: Collection[str]) -> None:
+def _look(
+    found: Plan,
+    spark: SparkSession,
+    pipeline: ResolvedPipeline,
+    sink_ids: Collection[str],
+    runner: Runner,
+) -> None:
     source, sink = pipeline.source, pipeline.sink
     found.exists = False
     writer = None
@@ -97,10 +114,12 @@ def _look(found: Plan, spark: SparkSession, pipeline: ResolvedPipeline, sink_ids
         writer = Writer(spark, sink, pipeline.sink_id, Patience(0), sink_ids)
         found.exists = tables.exists(spark, writer.name)
     mark = writer.find(source.identity()) if writer else None
+    if writer and mark is None:
+        runner.check_same_table(writer)
     found.marked = mark is not None
     found.epoch = mark.epoch + 1 if mark else 1
     found.position = mark.position if mark else source.start()
-    found.columns = Runner(pipeline, spark, Stop(), Report(pipeline.name)).columns(found.position)
+    found.columns = runner.columns(found.position)
     _check_creatable(found)
     if writer and found.exists:
         writer.check(found.columns)

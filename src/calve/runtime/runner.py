@@ -87,7 +87,7 @@ class Runner:
         identity = self._patience.keep_trying(self._source.identity)
         mark = self._patience.keep_trying(lambda: writer.find(identity))
         if mark is None:
-            self._check_same_table(writer)
+            self.check_same_table(writer)
         start = mark.position if mark else self._patience.keep_trying(self._source.start)
         if not self._is_worth_opening(start):
             return None
@@ -97,7 +97,7 @@ class Runner:
         self._report.remember(self._place(writer), str(writer.uuid))
         return held.position
 
-    def _check_same_table(self, writer: Writer) -> None:
+    def check_same_table(self, writer: Writer) -> None:
         """Refuse a table without a mark where an earlier run has written to another one of that name."""
         known = self._report.status.uuids.get(self._place(writer), writer.uuid)
         if writer.uuid is not None and known != writer.uuid:
