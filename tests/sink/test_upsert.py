@@ -260,3 +260,22 @@ def test_a_truncated_source_may_empty_the_table(lake, kind):
     sink.take(("i", (1, "eu", 1)))
     commit(sink, sink.frame(TRUNCATED))
     assert sink.rows() == [(8, "after", 1)]
+
+
+def test_two_hundred_thousand_keys_in_one_commit_of_which_a_hundred_twice(lake, kind):
+    sink = Sink(lake, kind)
+    place = "named_struct('seq', CAST(NULL AS BIGINT), 'lane', 0L, 'at', at, 'part', 0) AS _order"
+    rest = (place, "CAST(NULL AS TIMESTAMP) AS _ts", "CAST(NULL AS ARRAY<STRING>) AS _unknown")
+
+    def batch(amount, first, count):
+        ids = lake.spark.range(count).selectExpr(f"id + {first} AS id", "id AS at")
+        again = lake.spark.range(100).selectExpr(f"id + {first} AS id", f"id + {count} AS at")
+        both = ids.selectExpr("*", f"{amount} AS amount").union(
+            again.selectExpr("*", f"{amount + 1} AS amount")
+        )
+        return both.selectExpr("id", "'eu' AS region", "amount", "'u' AS _op", *rest)
+
+    for amount, first in ((10, 0), (20, 100_000)):
+        sink.writer.commit(sink.writer.stage(batch(amount, first, 200_000), 200_100), {"row": amount})
+    found = lake.spark.table(sink.writer.name.sql()).groupBy("amount").count().collect()
+    assert {row["amount"]: row["count"] for row in found} == {10: 99_900, 11: 100, 20: 199_900, 21: 100}
