@@ -41,6 +41,19 @@ test-fast: .venv/.test ## The tests that need neither Spark nor a server, in sec
 test-all: setup lint ## Every test, full counts included
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --durations=12
 
+.PHONY: faults
+faults: setup ## The fault suites with full counts, and a table of what was done and found; half an hour and more
+	CALVE_FAULT_COUNTS=full $(BIN)/python -m pytest tests/faults -k "not mutant" $(SIDE_BY_SIDE) --durations=8
+
+.PHONY: mutants
+mutants: setup ## Switch each protection off in turn; every time an invariant must break
+	$(BIN)/python -m pytest tests/faults -k mutant --numprocesses 2 --dist worksteal
+
+.PHONY: soak
+soak: setup ## Random faults with a new seed each round, for MINUTES=10 or as given
+	$(BIN)/python -m tests.faults.soak $(MINUTES) $(SIDE_BY_SIDE)
+MINUTES ?= 10
+
 .PHONY: lint
 lint: .venv/.test ## Style (ruff), types (mypy) and layers (import-linter)
 	@$(BIN)/ruff check --quiet .

@@ -50,7 +50,6 @@ class Chain:
         self._signal(process, signal.SIGKILL, whole)
         self._expect(process, -signal.SIGKILL)
         self.killed.append(time.time())
-        figures.current.add(f"{figures.KILLS} at random times")
         figures.current.add(figures.KILLS)
         self.unfinished += 1
 

@@ -132,12 +132,12 @@ class Topic(Stream):
 
 
 class Inbox(Stream):
-    """A folder that files of ten rows are put into; a batch takes four of them."""
+    """A folder that files of ten rows are put into; a batch takes two of them."""
 
     def __init__(self, folder: Path, rest: RestCatalog | None = None, batch: int = 40) -> None:
         self.inbox, self.files = folder / "inbox", 0
         self.inbox.mkdir(parents=True)
-        config = {"path": str(self.inbox), "format": "json", "schema": COLUMNS, "max_files_per_batch": 4}
+        config = {"path": str(self.inbox), "format": "json", "schema": COLUMNS, "max_files_per_batch": 2}
         super().__init__(folder, {"connector": "files", "config": config}, rest, batch)
 
     def put(self, rows: list[str]) -> None:
