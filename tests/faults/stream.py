@@ -105,7 +105,8 @@ class Stream(ABC):
         """Everything that the suite promises of the table."""
         table = self.load()
         assert table is not None
-        assert evidence.findings(table, range(1, self.produced + 1), "id", orphans) == []
+        found = evidence.findings(table, range(1, self.produced + 1), "id", orphans)
+        assert not found, "\n".join(map(str, found))
 
 
 class Topic(Stream):
