@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import wraps
+from math import inf
 from statistics import median
 from typing import Any
 
@@ -17,7 +19,7 @@ from calve.verify import Finding, reader
 from calve.verify.facts import Invariant
 
 SEED = "CALVE_FAULT_SEED"
-LIVES = "CALVE_FAULT_LIVES"
+LIVES, UNTIL = "CALVE_FAULT_LIVES", "CALVE_FAULT_UNTIL"
 
 HISTORIES, STEPS = "model: histories", "model: steps"
 CYCLES = "warm: cycles"
@@ -47,9 +49,13 @@ def seed() -> int:
     return int(os.environ.get(SEED) or 1)
 
 
-def lives() -> int:
-    """How many lives a chain of random faults has."""
-    return int(os.environ.get(LIVES) or 8)
+def lives(share: int = 1) -> Iterator[int]:
+    """The numbers of the lives of a random chain, which has one `share`th; fewer when the time is over."""
+    until = float(os.environ.get(UNTIL) or inf)
+    for number in range(int(os.environ.get(LIVES) or 8) // share):
+        if number and time.time() > until:
+            return
+        yield number
 
 
 @dataclass

@@ -91,3 +91,11 @@ def test_a_run_that_does_too_little_fails_and_says_what_its_workers_did():
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
     assert "too few: cold: SIGKILLs: 0, and it should be 60" in done.stdout
     assert re.search(r"^passed: test_figures +2$", done.stdout, re.MULTILINE)
+
+
+def test_a_chain_has_as_many_lives_as_asked_for_and_one_when_the_time_is_over(monkeypatch):
+    monkeypatch.delenv(figures.UNTIL, raising=False)
+    monkeypatch.setenv(figures.LIVES, "6")
+    assert list(figures.lives(share=2)) == [0, 1, 2]
+    monkeypatch.setenv(figures.UNTIL, "1")
+    assert list(figures.lives()) == [0]

@@ -38,7 +38,7 @@ def draw(request):
 
 
 def test_lives_that_are_killed_at_random_write_every_row_once(chain, draw):
-    for number in range(figures.lives()):
+    for number in figures.lives():
         if number % 2:
             chain.kill_at(draw.choice(crash.POINTS), nth=1)
         else:
@@ -47,7 +47,7 @@ def test_lives_that_are_killed_at_random_write_every_row_once(chain, draw):
 
 
 def test_lives_that_are_asked_to_end_or_suspended_at_random_write_every_row_once(chain, draw):
-    for number in range(figures.lives() // 2):
+    for number in figures.lives(share=2):
         (chain.suspend_at_random if number % 2 else chain.terminate_at_random)(draw)
     chain.end()
 
