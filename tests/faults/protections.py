@@ -327,9 +327,9 @@ IN_THE_MODEL = (
         (truth.SILENT, truth.EPOCH_GROWS, truth.NO_DUPLICATE, truth.POSITION_GROWS, truth.NO_LOSS),
         _decide(_same_epoch),
         {
-            "deeds": ("recreate", "expire", "append", "remove mark", *_RIVALS),
-            "amidst": ("recreate", "expire"),
-            "styles": ("rest",),
+            "deeds": ("restore", "append", *_RIVALS),
+            "amidst": ("restore", *_RIVALS),
+            "repairs": False,
         },
     ),
     Protection(

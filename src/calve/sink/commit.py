@@ -104,14 +104,16 @@ class Committer:
     def _take_epoch(
         self, source: str, start: Position, seen: Callable[[Metadata], Mark | None], reason: Mapping[str, str]
     ) -> Mark:
-        commit, first = str(uuid.uuid4()), self.table.metadata().last_sequence
+        # A table that is brought back from a backup meanwhile has lower sequence numbers again.
+        commit, bases = str(uuid.uuid4()), [self.table.metadata().last_sequence]
 
         def propose(base: Metadata) -> Proposal:
             current = self._mark(base, sound=not reason)
             if current is not None and current.commit == commit:
                 return self._landed(current, base)
-            if position.has_commit(commit, first, base.ancestors(self.branch)):
+            if position.has_commit(commit, min(bases), base.ancestors(self.branch)):
                 raise self._overtaken(current)
+            bases.append(base.last_sequence)
             names = {"writer": self._writer, "source": source, "commit": commit}
             past = 0 if current else position.last_epoch(self._property, base.ancestors(self.branch))
             above = base.last_sequence

@@ -30,6 +30,13 @@ def test_a_starter_that_was_overtaken_on_a_recreated_table_gives_up(world):
     world.check()
 
 
+def test_a_starter_that_was_overtaken_on_a_restored_table_gives_up(world):
+    world.do("append")
+    restored = [("start.before_fence", "commit other", 6), ("fence.applied", "restore", 6)]
+    world.start(0, events=[*restored, ("fence.swapped", "start other", 5)])
+    world.check()
+
+
 def test_a_roll_back_to_the_first_of_two_fences_of_a_starter_is_noticed(world):
     world.start(0, answers=["lost"], events=OVERTAKEN)
     first_fence = world.catalog.current.chain("main")[-1]

@@ -38,7 +38,17 @@ PLACES = (
 
 DEEDS = (
     *("crash", "start other", "commit other", "append", "compact", "expire", "roll back", "replace"),
-    *("edit", "remove mark", "break mark", "move mark", "recreate", "go dark", "go stale", "arrive"),
+    *(
+        "edit",
+        "remove mark",
+        "break mark",
+        "move mark",
+        "recreate",
+        "restore",
+        "go dark",
+        "go stale",
+        "arrive",
+    ),
 )
 
 Event = tuple[str, str, int]
@@ -345,6 +355,13 @@ class World:
         self.catalog.recreate()
         self.moves += 1
         self.truth.branch_moved()
+
+    def _restore(self, number: int = 0) -> None:
+        """Bring the whole table back from a backup, metadata included."""
+        past = [version for version in self.catalog.past if version.table == self.catalog.current.table]
+        if past and self._become(past[number % len(past)]):
+            self.moves += 1
+            self.truth.branch_moved()
 
     def _go_dark(self, number: int = 0) -> None:
         """Let the next loads fail, sometimes for longer than a writer waits."""
