@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from calve import changes, gateway
@@ -62,13 +63,15 @@ class Upsert:
 
         None where a change empties the table or does not know all columns: that takes a closer look.
         """
-        from pyspark.sql import Observation
+        from pyspark.sql import Column, Observation
         from pyspark.sql import functions as f
 
         last = batch.last(frame, self._names, None)
         required, seen = self._required(last), Observation()
         nulls = [f.count_if(missing).alias(f"null {name}") for name, missing in required.items()]
-        staged = self._write(last.observe(seen, *batch.counts(), *nulls).where(batch.is_whole()))
+        # What will be refused must not stop the writer before it is counted.
+        sound = reduce(Column.__and__, (~missing for missing in required.values()), batch.is_whole())
+        staged = self._write(last.observe(seen, *batch.counts(), *nulls).where(sound))
         told = seen.get
         if told["unknown"] or told["truncated"]:
             return None
