@@ -279,16 +279,6 @@ def _believe_old_metadata(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(position, "is_stale", lambda *arguments: False)
 
 
-def _take_any_table_of_the_name(patch: pytest.MonkeyPatch) -> None:
-    real = Committer._check_fresh
-
-    def check_fresh(self: Committer, base: Metadata) -> None:
-        self._uuid = base.uuid
-        real(self, base)
-
-    patch.setattr(Committer, "_check_fresh", check_fresh)
-
-
 _QUIET = ("append", "compact", "edit")
 _RIVALS = ("start other", "commit other", "start other")
 
@@ -457,17 +447,6 @@ IN_THE_MODEL = (
         (truth.FENCED_BY_OTHERS,),
         _believe_old_metadata,
         {"deeds": _QUIET, "amidst": ("go stale", "append"), "repairs": False},
-    ),
-    Protection(
-        "notice a table that was dropped and created again",
-        ("model", "warm", "interleaved"),
-        (truth.SILENT,),
-        _take_any_table_of_the_name,
-        {
-            "deeds": ("recreate", "append", "expire", "roll back"),
-            "amidst": ("recreate", "append", "start other", "commit other", "crash"),
-            "styles": ("rest",),
-        },
     ),
 )
 
