@@ -101,7 +101,9 @@ class Chain:
         figures.current.add(figures.PLANNED)
         process = self.stream.calve.start("run", fault={"point": point, "nth": nth, "action": action})
         # A JVM takes longer to start than these take to be there, so they cost no time between two lives.
-        self.stream.produce(ROWS, abort=True)
+        # They make two batches with rows at the least, so that a life has a commit before its second batch.
+        self.stream.produce(ROWS // 2)
+        self.stream.produce(ROWS // 2, abort=True)
         return process
 
     def _some_time(self, draw: Random) -> subprocess.Popen[str]:

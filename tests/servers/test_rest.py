@@ -26,7 +26,7 @@ def test_a_namespace_survives_a_restart(rest_catalog: RestCatalog) -> None:
 
 def test_a_client_creates_a_table_in_the_warehouse(rest_catalog: RestCatalog) -> None:
     client = Client("rest", uri=rest_catalog.uri)
-    client.create_namespace("shop")
-    table = client.create_table("shop.orders", Schema(NestedField(1, "id", LongType(), required=True)))
+    client.create_namespace("client")
+    table = client.create_table("client.orders", Schema(NestedField(1, "id", LongType(), required=True)))
     assert table.location().startswith(rest_catalog.warehouse.as_uri())
-    assert client.load_table("shop.orders").metadata.table_uuid == table.metadata.table_uuid
+    assert client.load_table("client.orders").metadata.table_uuid == table.metadata.table_uuid
