@@ -70,6 +70,10 @@ format: .venv/.test ## Format the code and fix what can be fixed
 bench: setup ## The benchmarks: ratios in one run
 	$(BIN)/python -m bench
 
+.PHONY: bench-full
+bench-full: setup ## The benchmarks with full counts
+	$(BIN)/python -m bench --full
+
 .PHONY: docs
 docs: .venv/.test ## Write the reference pages of docs/ from the models
 	$(BIN)/python scripts/docs.py
@@ -89,7 +93,7 @@ clean: ## Remove the environment, the jars and everything else that was made
 	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist
 
 .PHONY: ready java jdk
-ready: .venv/.runtime java .cache/jars.stamp
+ready: .venv/.runtime java .cache/embedded.stamp
 
 java: .venv/.runtime
 	@scripts/setup java
@@ -114,6 +118,11 @@ jdk: .venv/.runtime
 .cache/jars.stamp: src/calve/runtime/jars.lock | java
 	@echo "Fetching the jars of src/calve/runtime/jars.lock"
 	@$(BIN)/python -m calve.runtime.jars
+	@touch $@
+
+.cache/embedded.stamp: src/calve/runtime/jars.lock | java
+	@echo "Fetching the jars of the embedded catalog"
+	@$(BIN)/python -m calve.runtime.jars core sqlite
 	@touch $@
 
 .cache/classes.stamp: .cache/jars.stamp

@@ -3,6 +3,7 @@ import json
 import polars as pl
 import pytest
 
+from calve.cli.snapshots import live_rows
 from tests.test_readers import with_duckdb
 
 
@@ -50,3 +51,16 @@ def test_the_metadata_file_is_shown_at_the_top(look):
     lines = look().out.splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["table", "location", "metadata"]
     assert lines[2].endswith(".metadata.json")
+
+
+@pytest.mark.parametrize(
+    ("summary", "rows"),
+    [
+        ({"total-records": "30"}, 30),
+        ({"total-records": "30", "total-position-deletes": "4", "total-equality-deletes": "0"}, 26),
+        ({"total-records": "30", "total-equality-deletes": "1"}, None),
+        ({}, None),
+    ],
+)
+def test_rows_that_are_deleted_do_not_count(summary, rows):
+    assert live_rows(summary) == rows

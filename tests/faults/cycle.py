@@ -21,24 +21,25 @@ from calve.testing.faults import CatalogFault
 from calve.verify import Finding
 from calve.verify.report import Wanted, report
 from calve.verify.rows import as_expected
-from tests.faults import evidence
+from tests.faults.kinds import APPEND, BATCH, Kind
 from tests.lake import Lake
 
 ROWS = 30
-BATCH = 10
 
 
 class Cycle:
     """One table and the runs that write to it."""
 
-    def __init__(self, lake: Lake, faulty: FaultyCatalog, catalog: Any) -> None:
-        self.lake, self.faulty, self.catalog = lake, faulty, catalog
+    def __init__(self, lake: Lake, faulty: FaultyCatalog, catalog: Any, kind: Kind = APPEND) -> None:
+        self.lake, self.faulty, self.catalog, self.kind = lake, faulty, catalog, kind
         self.namespace = f"n{uuid.uuid4().hex[:10]}"
 
     def pipeline(self, source: Source) -> ResolvedPipeline:
         keys = {"namespace": self.namespace, "table": "t", "batch_size": 1, "max_batch_size": BATCH}
-        sink = IcebergSink.model_validate({"catalog": self.lake.declaration, "retry_for": "60s", **keys})
-        return ResolvedPipeline("t", source, sink, (), "t", True)
+        sink = IcebergSink.model_validate(
+            {"catalog": self.lake.declaration, "retry_for": "60s", **keys, **self.kind.keys}
+        )
+        return ResolvedPipeline("t", source, sink, self.kind.transforms(), "t", True)
 
     def run(
         self,
@@ -59,17 +60,17 @@ class Cycle:
     def table(self) -> Table:
         return self.catalog.load_table(f"{self.namespace}.t")
 
-    def findings(self, expected: Iterable[int]) -> list[Finding]:
+    def findings(self, expected: Iterable[Any]) -> list[Finding]:
         """Everything that speaks against the table; rows that cannot be read are told by their files."""
         table = self.table()
         found = report(table, Wanted(files=True)).findings
         with suppress(FileNotFoundError):
-            found += as_expected(evidence.values(table, "id"), expected, "column 'id'")
+            found += as_expected(self.kind.rows(table), expected, f"columns {', '.join(self.kind.columns)}")
         return found
 
     def check(self, rows: int = ROWS) -> None:
         """Every row once, every file there, and no commit applied twice."""
-        assert self.findings(range(1, rows + 1)) == []
+        assert self.findings(self.kind.expected(rows)) == []
         commits = self.faulty.ledger.commits(f"{self.namespace}.t")
         ids = [commit.commit_id for commit in commits if commit.commit_id]
         assert len(ids) == len(set(ids)), "a commit was applied twice"

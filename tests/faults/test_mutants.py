@@ -22,7 +22,8 @@ from calve.sources.kafka import KafkaSource
 from calve.testing.catalog import FaultyCatalog
 from calve.testing.faults import CatalogFault
 from tests.faults import evidence
-from tests.faults.cycle import BATCH, ROWS, Cycle
+from tests.faults.cycle import ROWS, Cycle
+from tests.faults.kinds import BATCH
 from tests.faults.protections import ELSEWHERE
 from tests.lake import Lake
 

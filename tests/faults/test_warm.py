@@ -11,7 +11,8 @@ from calve.errors import NotPermitted
 from calve.testing.catalog import FaultyCatalog
 from calve.testing.faults import CatalogFault
 from tests.faults import evidence
-from tests.faults.cycle import BATCH, ROWS, Cycle
+from tests.faults.cycle import ROWS, Cycle
+from tests.faults.kinds import BATCH, KINDS
 from tests.lake import Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.rest]
@@ -54,6 +55,12 @@ def warm(spark, faulty):
 @pytest.fixture
 def cycle(warm, faulty, rest_catalog):
     return Cycle(warm, faulty, evidence.rest(rest_catalog.uri))
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
+def changing(request, warm, faulty, rest_catalog):
+    """The same with a pipeline that takes rows out as well."""
+    return Cycle(warm, faulty, evidence.rest(rest_catalog.uri), request.param)
 
 
 @pytest.mark.parametrize("nth", [1, 3], ids=["fence", "batch"])
@@ -103,8 +110,31 @@ def test_a_crash_at_any_point_and_any_wrong_answer_lose_and_double_nothing(cycle
     cycle.check(ROWS * number)
 
 
-def crash_at(cycle, point, rows=ROWS):
-    crash.load((Fault(point),))
+@pytest.mark.parametrize("action", ["fail_503", "apply_504", "conflict_landed", "late", "lie"])
+def test_a_wrong_answer_to_a_commit_of_changes_brings_nothing_back(changing, action):
+    changing.run(CatalogFault("catalog.commit", 3, action))
+    changing.check()
+
+
+@pytest.mark.parametrize("point", ["stage.after", "commit.applied", "commit.swapped"])
+def test_a_crash_in_a_batch_of_changes_brings_nothing_back(changing, point):
+    crash_at(changing, point, nth=2)
+    changing.run(CatalogFault("catalog.commit", 2, "apply_504"))
+    changing.check()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("nth", [1, 2], ids=["fence", "batch"])
+@pytest.mark.parametrize("point", crash.POINTS)
+def test_a_crash_at_any_point_of_changes_and_any_wrong_answer_bring_nothing_back(changing, point, nth):
+    for number, action in enumerate([*BEFORE, *AFTER, *WRONG], 1):
+        crash_at(changing, point, rows=ROWS * number)
+        changing.run(CatalogFault("catalog.commit", nth, action), rows=ROWS * number)
+    changing.check(ROWS * number)
+
+
+def crash_at(cycle, point, rows=ROWS, nth=1):
+    crash.load((Fault(point, nth),))
     with pytest.raises(Crash):
         cycle.run(rows=rows)
     assert len(crash.fired()) == 1

@@ -48,7 +48,7 @@ def _value(snapshot: Snapshot) -> dict[str, Any]:
         "time": _time(snapshot),
         "operation": snapshot.operation,
         "rows_added": int(summary.get("added-records", 0)),
-        "rows_total": _number(summary.get("total-records")),
+        "rows_total": live_rows(summary),
         "sink": summary.get(SUMMARY_SINK),
         "epoch": _number(summary.get(SUMMARY_EPOCH)),
         "commit": summary.get(SUMMARY_COMMIT),
@@ -80,6 +80,14 @@ def _row(snapshot: Snapshot) -> list[object]:
 def _time(snapshot: Snapshot) -> str:
     time = datetime.datetime.fromtimestamp(snapshot.committed_ms / 1000, datetime.timezone.utc)
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def live_rows(summary: dict[str, str]) -> int | None:
+    """The rows that a reader finds; only a scan can tell how many rows equality deletes take out."""
+    records = _number(summary.get("total-records"))
+    if records is None or int(summary.get("total-equality-deletes", 0)):
+        return None
+    return records - int(summary.get("total-position-deletes", 0))
 
 
 def _number(text: str | None) -> int | None:

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from calve import gateway
-from calve.iceberg import java
+from calve.iceberg import arrow, java
+from calve.iceberg.arrow import Written
 from calve.iceberg.failures import translated
-from calve.iceberg.lookup import Hits
+from calve.iceberg.lookup import Hits, Keys
+from calve.iceberg.name import quoted
 from calve.iceberg.stage import stage
 from calve.iceberg.table import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import SparkSession
 
 _FILES = java.Statics("org.apache.iceberg.FileMetadata")
 _IN_MEMORY = "memory:positions"
@@ -140,16 +142,36 @@ def _is_of(deletes: Any, hit: Hits) -> bool:
     return bool(deletes.referencedDataFile() == hit.path)
 
 
-def equality_deletes(
-    table: Table, keys: DataFrame, names: Sequence[str], options: Mapping[str, str]
-) -> Deletes:
+def equality_deletes(spark: SparkSession, table: Table, keys: Keys, options: Mapping[str, str]) -> Deletes:
     """A file of the keys, which take every older row with such a key out of the table."""
     base = table.java.operations().current()
-    schema = base.schema().select(java.string_array(names))
-    staged = stage(Table(table.name, _keys_only(table, base, schema)), keys.select(*names), options)
-    ids = [schema.findField(name).fieldId() for name in names]
+    schema = base.schema().select(java.string_array(keys.names))
+    ids = [schema.findField(name).fieldId() for name in keys.names]
     spec = unpartitioned(table)
-    return Deletes(tuple(_equality_delete(file, spec, ids) for file in staged.files), rows=staged.rows)
+    written = _with_arrow(table, keys, schema)
+    if written is None:
+        files = _keys_only(table, base, schema)
+        frame = keys.in_spark(spark).select(*map(quoted, keys.names))
+        written = [_told(file) for file in stage(Table(table.name, files), frame, options).files]
+    return Deletes(tuple(_equality_delete(one, spec, ids) for one in written), rows=keys.count)
+
+
+def _with_arrow(table: Table, keys: Keys, schema: Any) -> list[Written] | None:
+    if keys.values is None:
+        return None
+    try:
+        return arrow.write_keys(table, keys.values, schema)
+    except arrow.Unsupported:
+        return None
+
+
+def _told(file: Any) -> Written:
+    """What Spark's writer tells of a file."""
+    metrics = java.new(
+        "org.apache.iceberg.Metrics", file.recordCount(), file.columnSizes(), file.valueCounts(),
+        file.nullValueCounts(), file.nanValueCounts(), file.lowerBounds(), file.upperBounds(),
+    )  # fmt: skip
+    return Written(file.location(), file.fileSizeInBytes(), metrics, str(file.format()))
 
 
 def _keys_only(table: Table, base: Any, schema: Any) -> Any:
@@ -165,15 +187,10 @@ def _keys_only(table: Table, base: Any, schema: Any) -> Any:
     return iceberg.BaseTable(operations, "keys")
 
 
-def _equality_delete(file: Any, spec: Any, ids: Sequence[int]) -> Any:
-    iceberg = gateway.jvm().org.apache.iceberg
-    metrics = iceberg.Metrics(
-        file.recordCount(), file.columnSizes(), file.valueCounts(), file.nullValueCounts(),
-        file.nanValueCounts(), file.lowerBounds(), file.upperBounds(),
-    )  # fmt: skip
+def _equality_delete(file: Written, spec: Any, ids: Sequence[int]) -> Any:
     builder = _FILES.deleteFileBuilder(spec).ofEqualityDeletes(java.int_array(ids))
-    builder = builder.withPath(file.location()).withFormat(file.format())
-    return builder.withFileSizeInBytes(file.fileSizeInBytes()).withMetrics(metrics).build()
+    builder = builder.withPath(file.location).withFormat(file.format)
+    return builder.withFileSizeInBytes(file.bytes).withMetrics(file.metrics).build()
 
 
 def unpartitioned(table: Table) -> Any:

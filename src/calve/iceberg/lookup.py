@@ -96,18 +96,22 @@ def rows_at(spark: SparkSession, table: Table, snapshot: int) -> DataFrame:
     return spark.read.option("versionAsOf", str(snapshot)).table(table.name.sql())
 
 
-def look_up(spark: SparkSession, table: Table, snapshot: int, keys: Keys) -> list[Hits]:
-    """The rows of `snapshot` that have one of `keys`, by data file."""
+def look_up(spark: SparkSession, table: Table, snapshot: int, keys: Keys) -> tuple[list[Hits], int]:
+    """The rows of `snapshot` that have one of `keys`, by data file; and how many files could have some."""
     with translated(f"look up keys in table '{table.name}'"):
         tasks = _plan(table, snapshot, keys.expression())
-        near_by = _near(table, tasks, keys)
-        if near_by is not None:
-            return near_by
-        found = _with_spark(spark, table, snapshot, keys)
-        return [
-            Hits(path, tasks[path].file(), _position_deletes(tasks[path]), positions)
-            for path, positions in found.items()
-        ]
+        found = _near(table, tasks, keys)
+        return (_far(spark, table, snapshot, keys, tasks) if found is None else found), len(tasks)
+
+
+def _far(
+    spark: SparkSession, table: Table, snapshot: int, keys: Keys, tasks: Mapping[str, Any]
+) -> list[Hits]:
+    found = _with_spark(spark, table, snapshot, keys)
+    return [
+        Hits(path, tasks[path].file(), _position_deletes(tasks[path]), positions)
+        for path, positions in found.items()
+    ]
 
 
 def _near(table: Table, tasks: Mapping[str, Any], keys: Keys) -> list[Hits] | None:

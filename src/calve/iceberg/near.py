@@ -36,12 +36,6 @@ def is_comparable(kind: pa.DataType) -> bool:
     return any(test(kind) for test in _KINDS)
 
 
-def read_keys(paths: Sequence[str], names: Sequence[str]) -> pa.Table:
-    """The key columns of files that were just written."""
-    parts = [pq.read_table(path, columns=list(names), partitioning=None) for path in paths]
-    return pa.concat_tables(parts).replace_schema_metadata(None)
-
-
 def deleted(location: str, deletes: Sequence[str]) -> Any:
     """The positions in the file at `location` that the position delete files `deletes` have."""
     parts: list[Any] = [pa.array([], pa.int64())]

@@ -41,6 +41,11 @@ class Staged:
         """The same for a table that has moved on so far that the update was refused."""
         return self
 
+    @property
+    def counts(self) -> dict[str, float]:
+        """What else is to be told of the batch, by name."""
+        return {}
+
     def release(self) -> None:
         """Nothing of this will be asked for again."""
 

@@ -34,6 +34,10 @@ class Status:
     waiting: int = 0
     commit_seconds: float = 0.0
     stage_seconds: float = 0.0
+    lookups: int = 0
+    lookup_files: int = 0
+    lookup_seconds: float = 0.0
+    """How often, in how many files and how long the rows were looked for that an upsert replaces."""
     last_commit: float | None = None
     position: Any = None
     uuids: dict[str, str] = field(default_factory=dict)

@@ -164,6 +164,7 @@ class Runner:
             files=len(staged.files),
             stage_seconds=written - begun,
             commit_seconds=self._committed - written,
+            **staged.counts,
         )
         moved = {"position": waiting.to, "last_commit": time.time(), "waiting": 0}
         self._report.update(**moved, retries=self._patience.retries)
@@ -174,7 +175,7 @@ class Runner:
     def _stage(self, writer: Writer, after: Position, waiting: Waiting) -> Staged:
         frame = self._frame(after, waiting.to)
         crash.point("read.after")
-        return writer.stage(frame, waiting.rows)
+        return writer.stage(frame, waiting.rows, waiting.bytes)
 
     def _frame(self, after: Position, to: Position) -> DataFrame:
         read = self._source.read_changes if self._carried else self._source.read

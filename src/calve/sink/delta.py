@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from calve.errors import DataRefused
@@ -25,6 +25,22 @@ class Found:
 NOT_FOUND = Found()
 
 
+@dataclass
+class Cost:
+    """What finding the rows that a batch replaces has taken, over all its look-ups."""
+
+    lookups: int = 0
+    lookup_files: int = 0
+    """Data files that could have held one of the keys."""
+    lookup_seconds: float = 0.0
+
+    def add(self, files: int, seconds: float) -> None:
+        """Count one look-up."""
+        self.lookups += 1
+        self.lookup_files += files
+        self.lookup_seconds += seconds
+
+
 @dataclass(frozen=True)
 class Delta(Staged):
     """Data files, and deletes for the rows that they replace; tombstones are committed before them."""
@@ -33,7 +49,7 @@ class Delta(Staged):
     tombstones: Staged = NOTHING
     again: Callable[[Delta], Delta] = lambda delta: delta
     done: Callable[[], None] = lambda: None
-    lookups: int = 1
+    cost: Cost = field(default_factory=Cost)
 
     @property
     def is_empty(self) -> bool:
@@ -60,7 +76,11 @@ class Delta(Staged):
         return update.validateDataFilesExist(java.object_list(self.found.files)).validateDeletedFiles()
 
     def renewed(self) -> Delta:
-        return replace(self.again(self), lookups=self.lookups + 1)
+        return self.again(self)
+
+    @property
+    def counts(self) -> dict[str, float]:
+        return asdict(self.cost)
 
     def release(self) -> None:
         self.done()

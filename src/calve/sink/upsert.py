@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from calve import changes, gateway
 from calve.errors import DataRefused
-from calve.iceberg import deletes, near
+from calve.iceberg import arrow, deletes
+from calve.iceberg.failures import translated
 from calve.iceberg.lookup import FEW, Keys, look_up, rows_at
 from calve.iceberg.name import quoted
 from calve.iceberg.stage import NOTHING, Staged, stage
 from calve.iceberg.table import Table
-from calve.sink import batch, prepare
+from calve.sink import batch, collected, prepare
 from calve.sink.declaration import IcebergSink
-from calve.sink.delta import Delta, Emptied, Found
+from calve.sink.delta import Cost, Delta, Emptied, Found
 from calve.sink.tombstones import Tombstones
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
@@ -45,57 +47,52 @@ class Upsert:
         self._table = table
         self._sink = sink
         self._names = tuple(sink.key_fields)
+        self._cost = Cost()
         # Frames of changes may have NULLs in any column; those that must have none are counted.
         self._options = {**prepare.write_options(sink), "check-nullability": "false"}
 
-    def stage(self, frame: DataFrame) -> Staged:
+    def stage(self, frame: DataFrame, rows: int, size: int) -> Staged:
         """Write the last change of each key of `frame`, and deletes for the rows that they replace."""
-        staged = self._quick(frame) if self._is_near() else None
+        staged = self._quick(frame) if self._may_be_quick(rows, size) else None
         return staged or self._thorough(frame)
 
-    def _is_near(self) -> bool:
-        """Whether files that were written can be read back without Spark."""
-        near_by = near.path_of(self._table.metadata().location) is not None
-        return near_by and self._sink.format == "parquet" and self._sink.order_by is None
+    def _may_be_quick(self, rows: int, size: int) -> bool:
+        """Whether the batch may be held here, and nothing but the keys of the table's rows matters."""
+        is_plain = self._sink.format == "parquet" and not self._sink.sort_by and not self._sink.order_by
+        return is_plain and collected.fits(rows, size)
 
     def _quick(self, frame: DataFrame) -> Delta | None:
-        """One job of Spark's, which writes the rows; their keys are read back from the files.
+        """One pass of Spark's; what comes out is sorted out and written here.
 
-        None where a change empties the table or does not know all columns: that takes a closer look.
+        None where a change empties the table or does not know all columns, and for types and
+        partitions that Arrow does not write: that takes Spark.
         """
-        from pyspark.sql import Column, Observation
-        from pyspark.sql import functions as f
-
-        last = batch.last(frame, self._names, None)
-        required, seen = self._required(last), Observation()
-        nulls = [f.count_if(missing).alias(f"null {name}") for name, missing in required.items()]
-        # What will be refused must not stop the writer before it is counted.
-        sound = reduce(Column.__and__, (~missing for missing in required.values()), batch.is_whole())
-        staged = self._write(last.observe(seen, *batch.counts(), *nulls).where(sound))
-        told = seen.get
-        if told["unknown"] or told["truncated"]:
+        try:
+            places = arrow.partition_columns(self._table)
+            with translated(f"write data files of table '{self._table.name}'"):
+                rows = frame.select("*", *places).toArrow()
+            return self._delta(collected.last(rows, self._names)) if collected.is_plain(rows) else None
+        except arrow.Unsupported:
             return None
-        self._refuse_nulls({name: told[f"null {name}"] for name in required})
-        prepare.check_count(told["rows"], staged, self._table)
-        keys = Keys.of(self._values(staged, last, told["deletes"]))
+
+    def _delta(self, last: pa.Table) -> Delta:
+        required = [name for name in self._required_names() if name in last.column_names]
+        self._refuse_nulls(collected.nulls(last, self._names, required))
+        keys = Keys.of(last.select(list(self._names)))
+        rows = last.filter(collected.is_kept(last))
+        form = arrow.Format(self._sink.compression, self._sink.target_file_size_mb * 2**20)
+        found, staged = self._side_by_side(
+            lambda: self._find(keys), lambda: arrow.write(self._table, rows, form)
+        )
+        prepare.check_count(rows.num_rows, staged, self._table)
         return Delta(
             staged.files,
             staged.rows,
             staged.bytes,
-            found=self._find(keys),
+            found=found,
+            cost=self._cost,
             again=lambda delta: replace(delta, found=self._find(keys)),
         )
-
-    def _values(self, staged: Staged, last: DataFrame, count: int) -> Any:
-        """The keys of the rows that were written, and of deletes, which are read from the source again."""
-        import pyarrow as pa
-
-        paths = [str(near.path_of(file.location())) for file in staged.files]
-        parts = [near.read_keys(paths, self._names)] if paths else []
-        if count or not paths:
-            gone = last.where(~batch.is_kept()).select(*map(quoted, self._names)).toArrow()
-            parts.append(gone.cast(parts[0].schema) if paths else gone)
-        return pa.concat_tables(parts)
 
     def _thorough(self, frame: DataFrame) -> Staged:
         last = batch.last(frame, self._names, self._sink.order_by).persist()
@@ -117,6 +114,7 @@ class Upsert:
             staged.rows,
             staged.bytes,
             found=found,
+            cost=self._cost,
             again=lambda delta: replace(delta, found=self._find(told.keys)),
             done=lambda: _forget(last),
         )
@@ -135,7 +133,7 @@ class Upsert:
             finally:
                 whole.unpersist()
             dropped = told.keys.count - after.keys.count
-            return Delta(written.files, written.rows, written.bytes, dropped, found, gone)
+            return Delta(written.files, written.rows, written.bytes, dropped, found, gone, cost=self._cost)
 
         return replace(
             staged(),
@@ -167,7 +165,7 @@ class Upsert:
         from pyspark.sql import functions as f
 
         if self._sink.truncate == "ignore":
-            return self.stage(frame.where(~batch.is_truncate()))
+            return self._thorough(frame.where(~batch.is_truncate()))
         order = f.col(changes.ORDER)
         later = frame.where(~batch.is_truncate()).where(order > self._order_of_truncate(frame))
         kept = batch.last(later, self._names, self._sink.order_by).persist()
@@ -208,10 +206,15 @@ class Upsert:
         from pyspark.sql import functions as f
 
         found = {name: f.col(quoted(name)).isNull() & ~batch.is_truncate() for name in self._names}
-        for column in self._table.metadata().schema().columns:
-            if not column.nullable and column.name not in found and column.name in last.columns:
-                found[column.name] = f.col(quoted(column.name)).isNull() & batch.is_kept() & batch.is_whole()
+        for name in self._required_names():
+            if name in last.columns:
+                found[name] = f.col(quoted(name)).isNull() & batch.is_kept() & batch.is_whole()
         return found
+
+    def _required_names(self) -> list[str]:
+        """The columns beside the key that must not be NULL."""
+        columns = self._table.metadata().schema().columns
+        return [one.name for one in columns if not one.nullable and one.name not in self._names]
 
     def _refuse_nulls(self, nulls: dict[str, int]) -> None:
         for name, count in nulls.items():
@@ -253,9 +256,10 @@ class Upsert:
         if keys.count == 0 or head.summary().get("total-data-files") == "0":
             return Found(snapshot=head.snapshotId(), expression=keys.expression())
         if self._sink.deletes == "equality":
-            frame = keys.in_spark(self._spark)
-            return Found(deletes.equality_deletes(self._table, frame, self._names, self._options))
-        hits = look_up(self._spark, self._table, head.snapshotId(), keys)
+            return Found(deletes.equality_deletes(self._spark, self._table, keys, self._options))
+        begun = time.monotonic()
+        hits, files = look_up(self._spark, self._table, head.snapshotId(), keys)
+        self._cost.add(files, time.monotonic() - begun)
         write = deletes.deletion_vectors if metadata.format_version >= 3 else deletes.position_deletes
         return Found(
             write(self._table, hits) if hits else deletes.NONE,

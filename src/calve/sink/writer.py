@@ -71,18 +71,18 @@ class Writer:
         """Refuse a table that does not fit the declaration."""
         prepare.check(self.table, self.sink, prepare.table_columns(columns, self.sink))
 
-    def stage(self, frame: DataFrame, rows: int) -> Staged:
-        """Write the rows of `frame`, about `rows` of them, as files that no snapshot has yet."""
+    def stage(self, frame: DataFrame, rows: int, size: int = 0) -> Staged:
+        """Write the rows of `frame`, about `rows` with `size` bytes, as files that no snapshot has yet."""
         crash.point("stage.before")
         if rows <= _ROWS_OF_ONE_TASK:
             frame = frame.coalesce(1)
-        staged = self._staged(frame)
+        staged = self._staged(frame, rows, size)
         crash.point("stage.after")
         return staged
 
-    def _staged(self, frame: DataFrame) -> Staged:
+    def _staged(self, frame: DataFrame, rows: int, size: int) -> Staged:
         if self.sink.commit_mode == "upsert":
-            return Upsert(self._spark, self.table, self.sink, self._tombstones).stage(frame)
+            return Upsert(self._spark, self.table, self.sink, self._tombstones).stage(frame, rows, size)
         staged = self._appended(frame)
         if self.sink.commit_mode == "overwrite":
             return replacing(self._spark, self.table, self.sink, staged)

@@ -1,0 +1,255 @@
+"""Data files written with Arrow, without Spark: for batches that fit into this process."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from calve.iceberg import java
+from calve.iceberg.failures import translated
+from calve.iceberg.name import quoted
+from calve.iceberg.near import path_of
+from calve.iceberg.stage import Staged
+from calve.iceberg.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+make: Any = pa
+"""Arrow without the types of its stubs, which do not know fields with metadata."""
+
+MOST_PARTITIONS = 50
+"""Spark's writers work side by side, which pays where a batch goes to many partitions."""
+_STEP = 100_000
+_ID = b"PARQUET:field_id"
+_PLAIN: Mapping[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "string": pa.string(),
+    "binary": pa.binary(),
+}
+_PARTITION = "_partition "
+_FUNCTIONS = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
+_FUNCTIONS |= {"bucket": "bucket", "truncate": "truncate"}
+
+
+class Unsupported(Exception):
+    """A type or a transform that is left to Spark."""
+
+
+def schema_of(java_schema: Any) -> pa.Schema:
+    """The columns of an Iceberg schema as Arrow has them, with their field ids; raises Unsupported."""
+    told = json.loads(java.Statics("org.apache.iceberg.SchemaParser").toJson(java_schema))
+    return pa.schema(_fields(told))
+
+
+def _fields(kind: Mapping[str, Any]) -> list[Any]:
+    return [_field(one["name"], one["id"], one["type"], one["required"]) for one in kind["fields"]]
+
+
+def _field(name: str, number: int, kind: Any, required: bool) -> Any:
+    return make.field(name, _type(kind), not required, {_ID: str(number).encode()})
+
+
+def _type(kind: Any) -> Any:
+    if isinstance(kind, str):
+        return _primitive(kind)
+    if kind["type"] == "struct":
+        return pa.struct(
+            [_field(one["name"], one["id"], one["type"], one["required"]) for one in kind["fields"]]
+        )
+    if kind["type"] == "list":
+        return make.list_(_field("element", kind["element-id"], kind["element"], kind["element-required"]))
+    if kind["type"] == "map":
+        key = _field("key", kind["key-id"], kind["key"], True)
+        return make.map_(key, _field("value", kind["value-id"], kind["value"], kind["value-required"]))
+    raise Unsupported(kind["type"])
+
+
+def _primitive(kind: str) -> pa.DataType:
+    if kind.startswith("decimal("):
+        precision, scale = kind.removeprefix("decimal(").removesuffix(")").split(",")
+        return pa.decimal128(int(precision), int(scale))
+    if kind not in _PLAIN:
+        raise Unsupported(kind)
+    return _PLAIN[kind]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file that belongs to no snapshot yet, and what Iceberg reads from its footer."""
+
+    location: str
+    bytes: int
+    metrics: Any
+    format: str = "parquet"
+
+
+@dataclass(frozen=True)
+class Format:
+    """How files are written."""
+
+    compression: str
+    target_bytes: int
+
+
+def write(table: Table, rows: pa.Table, form: Format) -> Staged:
+    """Write `rows` and their `partition_columns` as data files; raises Unsupported where it takes Spark."""
+    spec = table.java.spec()
+    fitted = _fitted(rows, schema_of(table.java.schema()))
+    values = [rows.column(name) for name in rows.column_names if name.startswith(_PARTITION)]
+    with translated(f"write data files of table '{table.name}'"):
+        files = [
+            file
+            for partition, part in list(_partitions(spec, fitted, values))
+            for file in _files(table, spec, partition, part, form)
+        ]
+    rows_written = sum(file.recordCount() for file in files)
+    return Staged(tuple(files), rows_written, sum(file.fileSizeInBytes() for file in files))
+
+
+def write_keys(table: Table, keys: pa.Table, schema: Any) -> list[Written]:
+    """Write `keys` as a file with the columns of `schema`."""
+    fitted = _fitted(keys, schema_of(schema))
+    with translated(f"write delete files of table '{table.name}'"):
+        return list(_written(table, None, None, fitted, Format("zstd", fitted.nbytes + 1)))
+
+
+def _fitted(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
+    """`rows` with the columns of the table, in its order; those that are not there are NULL."""
+    held = [
+        rows.column(field.name).cast(field.type)
+        if field.name in rows.column_names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in wanted
+    ]
+    return pa.table(held, schema=wanted)
+
+
+def partition_columns(table: Table) -> list[Column]:
+    """What Iceberg's own functions say is the partition of a row, for rows that are handed to `write`."""
+    from pyspark.sql import functions as f
+
+    spec = table.java.spec()
+    fields = [(str(one.transform()), one.sourceId()) for one in java.each(spec.fields())]
+    sql = [_sql(table, transform, spec.schema().findColumnName(source)) for transform, source in fields]
+    return [f.expr(one).alias(_name(index)) for index, one in enumerate(sql)]
+
+
+def _sql(table: Table, transform: str, source: str) -> str:
+    column = ".".join(map(quoted, source.split(".")))
+    kind, _, size = transform.rstrip("]").partition("[")
+    function = f"{quoted(table.name.catalog)}.system.{_FUNCTIONS.get(kind)}"
+    if kind == "identity":
+        return column
+    if kind not in _FUNCTIONS:
+        raise Unsupported(transform)
+    return f"{function}({size}, {column})" if size else f"{function}({column})"
+
+
+def _name(index: int) -> str:
+    return f"{_PARTITION}{index}"
+
+
+def _partitions(spec: Any, rows: pa.Table, values: Sequence[Any]) -> Iterator[tuple[Any, pa.Table]]:
+    """The rows of each partition, with the partition as Iceberg has it."""
+    if spec.isUnpartitioned():
+        yield None, rows
+        return
+    names = [_name(index) for index in range(len(values))]
+    keyed = pa.table([*values, pa.array(range(rows.num_rows), pa.int64())], names=[*names, "row"])
+    groups = keyed.group_by(names, use_threads=False).aggregate([("row", "list")])
+    if groups.num_rows > MOST_PARTITIONS:
+        raise Unsupported("partitions")
+    for *told, places in zip(*(groups.column(name) for name in [*names, "row_list"]), strict=True):
+        yield _partition(spec, [one.as_py() for one in told]), rows.take(places.values)
+
+
+def _partition(spec: Any, values: Sequence[Any]) -> Any:
+    partition = java.new("org.apache.iceberg.PartitionData", spec.partitionType())
+    kinds = java.each(spec.partitionType().fields())
+    parse = java.Statics("org.apache.iceberg.types.Conversions").fromPartitionString
+    for index, (field, value) in enumerate(zip(kinds, values, strict=True)):
+        if value is not None:
+            partition.set(index, parse(field.type(), _text(value)))
+    return partition
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, str, Decimal)) or type(value) is dt.date:
+        return str(value)
+    raise Unsupported(type(value).__name__)
+
+
+def _files(table: Table, spec: Any, partition: Any, rows: pa.Table, form: Format) -> Iterator[Any]:
+    builders = java.Statics("org.apache.iceberg.DataFiles")
+    for file in _written(table, spec, partition, rows, form):
+        builder = builders.builder(spec).withPath(file.location).withFormat(file.format)
+        builder = builder.withFileSizeInBytes(file.bytes).withMetrics(file.metrics)
+        yield (builder if partition is None else builder.withPartition(partition)).build()
+
+
+def _written(table: Table, spec: Any, partition: Any, rows: pa.Table, form: Format) -> Iterator[Written]:
+    """Write `rows` as files of about the target's size."""
+    metrics = java.Statics("org.apache.iceberg.parquet.ParquetUtil").fileMetrics
+    config = java.Statics("org.apache.iceberg.MetricsConfig").forTable(table.java)
+    while rows.num_rows:
+        name = f"{uuid.uuid4()}.parquet"
+        place = table.java.locationProvider()
+        location = place.newDataLocation(*([spec, partition] if partition is not None else []), name)
+        size, count = _put(table, location, rows, form)
+        rows = rows.slice(count)
+        yield Written(location, size, metrics(table.java.io().newInputFile(location), config))
+
+
+def _put(table: Table, location: str, rows: pa.Table, form: Format) -> tuple[int, int]:
+    """Write as many of `rows` to `location` as make a file of the target's size: its bytes and rows."""
+    near_by = path_of(location)
+    if near_by is not None:
+        Path(near_by).parent.mkdir(parents=True, exist_ok=True)
+        count = _write_parquet(near_by, rows, form)
+        return Path(near_by).stat().st_size, count
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as held:
+        count = _write_parquet(held.name, rows, form)
+        return _upload(table, held.name, location), count
+
+
+def _upload(table: Table, path: str, location: str) -> int:
+    local = java.new("java.io.File", path).toPath()
+    out = table.java.io().newOutputFile(location).create()
+    try:
+        return int(java.Statics("java.nio.file.Files").copy(local, out))
+    finally:
+        out.close()
+
+
+def _write_parquet(path: str, rows: pa.Table, form: Format) -> int:
+    step = min(_STEP, max(1, rows.num_rows * form.target_bytes // max(1, rows.nbytes)))
+    codec: Any = form.compression
+    count = 0
+    with (
+        pa.OSFile(path, "wb") as out,
+        pq.ParquetWriter(out, rows.schema, compression=codec, store_decimal_as_integer=True) as writer,
+    ):
+        while count < rows.num_rows and (count == 0 or out.tell() < form.target_bytes):
+            writer.write_table(rows.slice(count, step), row_group_size=step)
+            count += step
+    return min(count, rows.num_rows)
