@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,8 @@ from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
 
 from calve.position import property_name
-from calve.verify import Finding, Version, files, opening, reader, rows
+from calve.verify import Version, files, opening, reader
 from calve.verify.marks import history_grows
-from calve.verify.report import Wanted, report
 
 
 def embedded(folder: Path) -> Catalog:
@@ -33,12 +31,6 @@ def load(catalog: Catalog, name: str) -> Table | None:
         return catalog.load_table(name)
     except (NoSuchTableError, OperationalError):
         return None
-
-
-def findings(table: Table, expected: Iterable[Any], column: str, orphans: int | None = None) -> list[Finding]:
-    """Everything that can be held against a table that should have the `expected` values in `column`."""
-    found = report(table, Wanted(files=True, orphans=orphans)).findings
-    return [*found, *rows.as_expected(values(table, column), expected, f"column '{column}'")]
 
 
 def values(table: Table, column: str) -> list[Any]:

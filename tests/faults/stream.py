@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table import Table
 
+from calve.verify.report import Wanted, report
+from calve.verify.rows import as_expected
 from tests.faults import evidence
+from tests.faults.kinds import APPEND, Kind
 from tests.faults.process import LIMIT, Calve, ended, wait_for
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ sinks:
       max_batch_size: {batch}
       flush_interval_secs: 1
       retry_for: 2m
+      {keys}
       # Every mark of the history is looked at in the end.
       table_properties: {{write.metadata.previous-versions-max: "1000"}}
 spark:
@@ -42,7 +46,7 @@ spark:
   driver_memory: 1g
   config: {{spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}}
 pipelines:
-  events: {{source: feed, sink: lake}}
+  events: {{source: feed, sink: lake, transforms: {transforms}}}
 """
 COLUMNS = "id BIGINT NOT NULL, name STRING"
 
@@ -50,12 +54,26 @@ COLUMNS = "id BIGINT NOT NULL, name STRING"
 class Stream(ABC):
     """Rows numbered from 1, and the pipeline that takes them into a table."""
 
-    def __init__(self, folder: Path, source: dict[str, Any], rest: RestCatalog | None, batch: int) -> None:
-        self.produced = 0
+    def __init__(
+        self,
+        folder: Path,
+        source: dict[str, Any],
+        rest: RestCatalog | None,
+        batch: int,
+        kind: Kind = APPEND,
+    ) -> None:
+        self.produced, self.kind = 0, kind
         namespace = f"n{uuid.uuid4().hex[:8]}"
         catalog = f"catalog: {{type: rest, rest: {{uri: '{rest.uri}'}}}}" if rest else ""
-        keys = {"source": json.dumps(source), "catalog": catalog, "namespace": namespace, "batch": batch}
-        self.calve = Calve(folder, DECLARATION.format(**keys), is_measured=False)
+        declaration = DECLARATION.format(
+            source=json.dumps(source),
+            catalog=catalog,
+            namespace=namespace,
+            batch=batch,
+            keys="\n      ".join(f"{name}: {json.dumps(value)}" for name, value in kind.keys.items()),
+            transforms=json.dumps([{"sql": kind.sql}] if kind.sql else []),
+        )
+        self.calve = Calve(folder, declaration, is_measured=False)
         self.catalog = evidence.rest(rest.uri) if rest else evidence.embedded(folder)
         self.table = f"{namespace}.events"
 
@@ -105,7 +123,8 @@ class Stream(ABC):
         """Everything that the suite promises of the table."""
         table = self.load()
         assert table is not None
-        found = evidence.findings(table, range(1, self.produced + 1), "id", orphans)
+        found = report(table, Wanted(files=True, orphans=orphans)).findings
+        found += as_expected(self.kind.rows(table), self.kind.expected(self.produced), "the rows")
         assert not found, "\n".join(map(str, found))
 
 
@@ -113,17 +132,23 @@ class Topic(Stream):
     """A topic of three partitions, filled in transactions."""
 
     def __init__(
-        self, kafka: KafkaBroker, folder: Path, rest: RestCatalog | None = None, batch: int = 40
+        self,
+        kafka: KafkaBroker,
+        folder: Path,
+        rest: RestCatalog | None = None,
+        batch: int = 40,
+        kind: Kind = APPEND,
     ) -> None:
         self.kafka, self.topic = kafka, f"events-{uuid.uuid4().hex[:8]}"
-        kafka.create_topic(self.topic, 3)
+        # Changes of one key are in one partition.
+        kafka.create_topic(self.topic, 3 if kind is APPEND else 1)
         config = {
             "bootstrap_servers": kafka.bootstrap,
             "topics": [self.topic],
             "format": "json",
             "schema": COLUMNS,
         }
-        super().__init__(folder, {"connector": "kafka", "config": config}, rest, batch)
+        super().__init__(folder, {"connector": "kafka", "config": config}, rest, batch, kind)
 
     def put(self, rows: list[str]) -> None:
         self.kafka.produce_in_transaction(self.topic, rows, commit=True)

@@ -10,6 +10,7 @@ import pytest
 from calve import crash
 from tests.faults import evidence
 from tests.faults.chain import Chain
+from tests.faults.kinds import KINDS
 from tests.faults.process import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -43,6 +44,16 @@ def test_a_run_on_a_rest_catalog_that_is_killed_at_every_point_writes_every_row_
 @pytest.mark.full
 def test_a_run_on_files_that_is_killed_at_every_point_writes_every_row_once(inbox):
     killed_at_every_point(inbox, crash.POINTS)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", KINDS[:3], ids=lambda kind: kind.name)
+def test_upserts_that_are_killed_at_every_point_bring_nothing_back(stream, kind):
+    killed_at_every_point(stream(kind=kind), crash.POINTS)
+
+
+def test_upserts_that_are_killed_around_the_commit_bring_nothing_back(stream):
+    killed_at_every_point(stream(kind=KINDS[0]), ("stage.after", "commit.applied", "commit.swapped"))
 
 
 def test_local_state_is_disposable_also_after_compaction_and_expiry(stream, spark):
