@@ -19,6 +19,7 @@ from calve.position import Decision, Lineage, Mark
 from calve.runtime.runner import Runner
 from calve.sink import commit, prepare
 from calve.sink.commit import Committer
+from calve.sink.delta import Delta
 from calve.sink.writer import Writer
 from calve.sources import kafka_position
 from calve.verify import Invariant
@@ -511,6 +512,10 @@ def _take_every_error_for_a_bug(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(failures, "_KINDS", ())
 
 
+def _believe_an_old_look_up(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Delta, "_validated", lambda self, update: update)
+
+
 ELSEWHERE = (
     Protection(
         "the writer deletes no file",
@@ -533,6 +538,9 @@ ELSEWHERE = (
     ),
     Protection("the batch in flight outlives a stop", ("warm",), (Invariant.NO_LOSS,), _abandon_at_once),
     Protection("Java's errors are told apart", ("warm",), (Invariant.NO_LOSS,), _take_every_error_for_a_bug),
+    Protection(
+        "look up again when files moved", ("warm",), (Invariant.NO_STRANGER,), _believe_an_old_look_up
+    ),
 )
 """Protections that the model cannot see: it has no storage, no Java, no rows being decoded and no process."""
 

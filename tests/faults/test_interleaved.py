@@ -101,3 +101,21 @@ def test_a_second_writer_that_comes_after_our_swap_begins_behind_it(lake, cut):
         run("commit.swapped", second_writer)
     assert lake.ids(table) == [1, 2]
     assert lake.committer(table).fence(SOURCE, {"row": 0}).position == {"row": 2}
+
+
+def test_a_branch_that_is_moved_under_our_commit_stops_it(lake, monkeypatch):
+    table, branch = lake.table(), "audit"
+    writer = lake.committer(table, branch=branch, retry_for=2)
+    writer.fence(SOURCE, {"row": 0})
+    first = table.refresh().head(branch).snapshotId()
+    writer.commit(lake.staged(writer.table, [1]), {"row": 1})
+
+    def interfere(name):
+        if name == "commit.applied":
+            monkeypatch.undo()
+            lake.spark.sql(f"ALTER TABLE {table.name.sql()} REPLACE BRANCH {branch} AS OF VERSION {first}")
+
+    monkeypatch.setattr(crash, "point", interfere)
+    with pytest.raises(StartRefused):
+        writer.commit(lake.staged(writer.table, [2]), {"row": 2})
+    assert lake.ids(table, branch) == []

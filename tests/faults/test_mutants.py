@@ -23,7 +23,7 @@ from calve.testing.catalog import FaultyCatalog
 from calve.testing.faults import CatalogFault
 from tests.faults import evidence
 from tests.faults.cycle import ROWS, Cycle
-from tests.faults.kinds import BATCH
+from tests.faults.kinds import BATCH, KINDS
 from tests.faults.protections import ELSEWHERE
 from tests.lake import Lake
 
@@ -134,6 +134,22 @@ def stop_while_the_catalog_is_away(cycle, patch):
     return range(1, BATCH + 1)
 
 
+def compaction_under_an_upsert(cycle, patch):
+    """The files that the second batch has looked up are rewritten before it commits."""
+    cycle.kind = KINDS[0]
+    real, batches = crash.point, []
+
+    def point(name):
+        if name == "commit.before" and len(batches.append(name) or batches) == 2:
+            table = f"'{cycle.namespace}.t'"
+            cycle.lake.call("rewrite_data_files", table=table, options="map('rewrite-all', 'true')")
+        real(name)
+
+    patch.setattr(crash, "point", point)
+    cycle.run()
+    return cycle.kind.expected(ROWS)
+
+
 TROUBLE = {
     "the writer deletes no file": lost_answer,
     "no retry by the library": conflict_although_it_landed_and_a_foreign_append,
@@ -141,6 +157,7 @@ TROUBLE = {
     "acknowledge only after the commit": crash_before_the_commit,
     "the batch in flight outlives a stop": stop_while_the_catalog_is_away,
     "Java's errors are told apart": conflict,
+    "look up again when files moved": compaction_under_an_upsert,
 }
 IN_KAFKA = "the source still has the position"
 

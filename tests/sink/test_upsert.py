@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import suppress
 from decimal import Decimal
+from threading import Thread
 
 import pytest
 
 from calve.errors import DataRefused
 from tests.changes import KINDS, LAYOUTS, Sink
+
+REWRITE = "map('rewrite-all', 'true')"
 
 
 @pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
@@ -166,6 +170,34 @@ def test_a_compaction_under_the_commit_is_looked_up_again(lake, kind):
     lake.call("rewrite_data_files", table=f"'{sink.writer.name}'", options="map('rewrite-all', 'true')")
     sink.writer.commit(staged, {"row": 9})
     sink.fold([("u", (1, "eu", 2)), ("d", (3, None, None))])
+    sink.check()
+
+
+def test_compactions_beside_upserts_bring_nothing_back(lake, kind):
+    sink, compactions = Sink(lake, kind), []
+    sink.take(*(("i", (number, "eu", 0)) for number in range(50)))
+
+    def compact():
+        for _ in range(40):
+            with suppress(Exception):  # It is refused where a batch has changed what it rewrote.
+                lake.call("rewrite_data_files", table=f"'{sink.writer.name}'", options=REWRITE)
+                compactions.append(1)
+            if len(compactions) == 4:
+                return
+
+    compactor = Thread(target=compact, daemon=True)
+    compactor.start()
+    batches, lookups = 0, 0
+    while compactor.is_alive() or batches < 8:
+        batches += 1
+        updates = [("u", (number, "eu", batches)) for number in range(batches % 7, 50, 7)]
+        staged = sink.take(*updates, ("d", (batches % 50, None, None)))
+        lookups += staged.cost.lookups
+        if batches % 4 == 0:
+            # A compaction takes longer than a batch; without a pause none would get through.
+            compactor.join(3)
+    print(f"{batches} batches, {len(compactions)} compactions, {lookups} look-ups")
+    assert len(compactions) == 4
     sink.check()
 
 

@@ -45,6 +45,8 @@ _PLAIN: Mapping[str, pa.DataType] = {
     "binary": pa.binary(),
 }
 _PARTITION = "_partition "
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_DATA_FILES = java.Statics("org.apache.iceberg.DataFiles")
 _FUNCTIONS = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
 _FUNCTIONS |= {"bucket": "bucket", "truncate": "truncate"}
 
@@ -182,16 +184,15 @@ def _partitions(spec: Any, rows: pa.Table, values: Sequence[Any]) -> Iterator[tu
 
 
 def _partition(spec: Any, values: Sequence[Any]) -> Any:
-    partition = java.new("org.apache.iceberg.PartitionData", spec.partitionType())
-    kinds = java.each(spec.partitionType().fields())
-    parse = java.Statics("org.apache.iceberg.types.Conversions").fromPartitionString
-    for index, (field, value) in enumerate(zip(kinds, values, strict=True)):
-        if value is not None:
-            partition.set(index, parse(field.type(), _text(value)))
-    return partition
+    """The partition as Iceberg has it; on a way through Python, a long would become an int."""
+    texts = java.object_list([None if value is None else _text(value) for value in values])
+    builder = _DATA_FILES.builder(spec).withPath("none").withFormat("parquet").withFileSizeInBytes(0)
+    return builder.withRecordCount(0).withPartitionValues(texts).build().partition()
 
 
 def _text(value: Any) -> str:
+    if value == _NULL:
+        raise Unsupported(_NULL)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (int, str, Decimal)) or type(value) is dt.date:
@@ -200,9 +201,8 @@ def _text(value: Any) -> str:
 
 
 def _files(table: Table, spec: Any, partition: Any, rows: pa.Table, form: Format) -> Iterator[Any]:
-    builders = java.Statics("org.apache.iceberg.DataFiles")
     for file in _written(table, spec, partition, rows, form):
-        builder = builders.builder(spec).withPath(file.location).withFormat(file.format)
+        builder = _DATA_FILES.builder(spec).withPath(file.location).withFormat(file.format)
         builder = builder.withFileSizeInBytes(file.bytes).withMetrics(file.metrics)
         yield (builder if partition is None else builder.withPartition(partition)).build()
 
