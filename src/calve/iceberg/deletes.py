@@ -47,9 +47,7 @@ def position_deletes(table: Table, hits: Sequence[Hits]) -> Deletes:
 
 
 def _position_delete(table: Table, hit: Hits) -> Any:
-    import pyarrow as pa
-
-    gone = hit.positions if hit.deleted is None else pa.concat_arrays([hit.positions, hit.deleted])
+    gone = hit.gone()
     content = _parquet(hit.path, gone)
     spec, partition = table.java.specs().get(hit.file.specId()), hit.file.partition()
     name = f"{uuid.uuid4()}-deletes.parquet"
@@ -114,20 +112,17 @@ def deletion_vectors(table: Table, hits: Sequence[Hits]) -> Deletes:
 
 
 def _vector(table: Table, hit: Hits) -> Any:
+    """All positions of the data file that are deleted: those found now, and those of the deletes it has."""
     iceberg = gateway.jvm().org.apache.iceberg
-    content = _parquet(hit.path, hit.positions)
+    gone = hit.gone()
+    content = _parquet(hit.path, gone)
     held = iceberg.inmemory.InMemoryInputFile(hit.path, content)
-    builder = _FILES.deleteFileBuilder(iceberg.PartitionSpec.unpartitioned())
-    builder = (
-        builder.ofPositionDeletes()
-        .withPath(_IN_MEMORY)
-        .withFormat("parquet")
-        .withFileSizeInBytes(len(content))
-    )
-    found = builder.withRecordCount(len(hit.positions)).withReferencedDataFile(hit.path).build()
+    builder = _FILES.deleteFileBuilder(iceberg.PartitionSpec.unpartitioned()).ofPositionDeletes()
+    builder = builder.withPath(_IN_MEMORY).withFormat("parquet").withFileSizeInBytes(len(content))
+    found = builder.withRecordCount(len(gone)).withReferencedDataFile(hit.path).build()
     loader = iceberg.data.BaseDeleteLoader(java.function(lambda file: _input(table, file, held)))
     index = loader.loadPositionDeletes(java.object_list([found]), hit.path)
-    for one in hit.deletes:
+    for one in hit.deletes if hit.deleted is None else ():
         index.merge(loader.loadPositionDeletes(java.object_list([one]), hit.path))
     return index
 

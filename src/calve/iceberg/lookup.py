@@ -90,6 +90,12 @@ class Hits:
     deleted: Any = None
     """What the position deletes have already, where it is known."""
 
+    def gone(self) -> Any:
+        """The positions that are found, and those that are known to be deleted already."""
+        import pyarrow as pa
+
+        return self.positions if self.deleted is None else pa.concat_arrays([self.positions, self.deleted])
+
 
 def rows_at(spark: SparkSession, table: Table, snapshot: int) -> DataFrame:
     """The rows of `table` in `snapshot`; `_file` and `_pos` can be selected."""
@@ -116,7 +122,7 @@ def _far(
 
 def _near(table: Table, tasks: Mapping[str, Any], keys: Keys) -> list[Hits] | None:
     """The rows found without Spark; None where a file cannot be opened from here."""
-    if keys.values is None or table.metadata().format_version > 2:
+    if keys.values is None:
         return None
     paths = {location: near.path_of(location) for location in tasks}
     if None in paths.values() or any(str(task.file().format()) != "PARQUET" for task in tasks.values()):
@@ -132,14 +138,21 @@ def _not_deleted(found: Mapping[str, Any], tasks: Mapping[str, Any]) -> list[Hit
     left = []
     for location, positions in found.items():
         deletes = _position_deletes(tasks[location])
-        paths = [near.path_of(one.location()) for one in deletes]
-        if None in paths:
+        files = [_near_by(one) for one in deletes]
+        if None in files:
             return None
-        gone = near.deleted(location, [str(path) for path in paths])
+        gone = near.deleted(location, [file for file in files if file])
         live = near.without(positions, gone)
         if len(live):
             left.append(Hits(location, tasks[location].file(), deletes, live, gone))
     return left
+
+
+def _near_by(deletes: Any) -> near.DeleteFile | None:
+    path = near.path_of(deletes.location())
+    if path is None or str(deletes.format()) not in ("PARQUET", "PUFFIN"):
+        return None
+    return near.DeleteFile(path, deletes.contentOffset(), deletes.contentSizeInBytes())
 
 
 def _with_spark(spark: SparkSession, table: Table, snapshot: int, keys: Keys) -> dict[str, Any]:

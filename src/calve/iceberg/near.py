@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from calve.errors import Unavailable
 
 compute: Any = pyarrow.compute
 
@@ -22,6 +27,7 @@ _KINDS = (
     pa.types.is_timestamp,
 )
 _THREADS = 4
+_MAGIC = bytes.fromhex("d1d33964")
 
 
 def path_of(location: str) -> str | None:
@@ -36,14 +42,43 @@ def is_comparable(kind: pa.DataType) -> bool:
     return any(test(kind) for test in _KINDS)
 
 
-def deleted(location: str, deletes: Sequence[str]) -> Any:
-    """The positions in the file at `location` that the position delete files `deletes` have."""
+@dataclass(frozen=True)
+class DeleteFile:
+    """A position delete file, or the part of a Puffin file that holds a deletion vector."""
+
+    path: str
+    offset: int | None = None
+    size: int | None = None
+
+
+def deleted(location: str, deletes: Sequence[DeleteFile]) -> Any:
+    """The positions in the file at `location` that `deletes` have."""
     parts: list[Any] = [pa.array([], pa.int64())]
-    for path in deletes:
-        rows = pq.read_table(path, columns=["file_path", "pos"], partitioning=None)
-        here = rows.filter(compute.equal(rows.column("file_path"), location))
-        parts.append(here.column("pos").combine_chunks())
+    for file in deletes:
+        parts.append(_listed(location, file.path) if file.offset is None else _vector(file))
     return compute.unique(pa.concat_arrays(parts))
+
+
+def _listed(location: str, path: str) -> Any:
+    rows = pq.read_table(path, columns=["file_path", "pos"], partitioning=None)
+    return rows.filter(compute.equal(rows.column("file_path"), location)).column("pos").combine_chunks()
+
+
+def _vector(file: DeleteFile) -> Any:
+    """The positions of a deletion vector: a length, four known bytes, a bitmap, and a checksum."""
+    assert file.offset is not None
+    assert file.size is not None
+    with open(file.path, "rb") as puffin:
+        puffin.seek(file.offset)
+        content = puffin.read(file.size)
+    length, told, checksum = content[:4], content[4:-4], content[-4:]
+    if told[:4] != _MAGIC or int.from_bytes(length, "big") != len(told) or _crc(told) != checksum:
+        raise Unavailable(f"Cannot read the deletion vector in '{file.path}': it is damaged")
+    return pa.array(BitMap64.deserialize(told[4:]).to_array(), pa.int64())
+
+
+def _crc(content: bytes) -> bytes:
+    return zlib.crc32(content).to_bytes(4, "big")
 
 
 def without(positions: Any, gone: Any) -> Any:
