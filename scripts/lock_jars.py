@@ -4,7 +4,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from calve.runtime.jars import Jar, repository, sha256
+from calve.runtime.jars import Jar, repository, sha256, split
 
 
 def pinned(components: str, coordinates: str, file: Path) -> str:
@@ -16,8 +16,9 @@ def main(components: str, *all_coordinates: str) -> None:
     """Fetch every jar once and pin what was delivered."""
     with tempfile.TemporaryDirectory() as scratch, repository(Path(scratch)) as download:
         for coordinates in all_coordinates:
-            group, artifact, version, classifier = (*coordinates.split(":"), "")[:4]
-            file = download(Jar(group, artifact, version, classifier, frozenset(), 0, ""))
+            parts, extension = split(coordinates)
+            group, artifact, version, classifier = (*parts, "")[:4]
+            file = download(Jar(group, artifact, version, classifier, frozenset(), 0, "", extension))
             if file is None:
                 sys.exit(f"Cannot fetch '{coordinates}': the repository does not have it")
             print(pinned(components, coordinates, file))

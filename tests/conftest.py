@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.lake import Lake
+    from tests.servers.connect import Connect
     from tests.servers.kafka import KafkaBroker
+    from tests.servers.postgres import Postgres
     from tests.servers.rest import RestCatalog
 
 os.environ.setdefault("CALVE_JARS", str(Path(__file__).parents[1] / ".cache" / "jars"))
@@ -28,6 +30,28 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     broker.start()
     yield broker
     broker.remove()
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A database for tests marked `postgres`; each uses tables of its own."""
+    from tests.servers.postgres import Postgres
+
+    database = Postgres(tmp_path_factory.mktemp("postgres"))
+    database.start()
+    yield database
+    database.remove()
+
+
+@pytest.fixture(scope="session")
+def connect(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker) -> Iterator[Connect]:
+    """Kafka Connect with Debezium; each test uses connectors of its own."""
+    from tests.servers.connect import Connect
+
+    worker = Connect(tmp_path_factory.mktemp("connect"), kafka)
+    worker.start()
+    yield worker
+    worker.remove()
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +90,7 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
     return Lake.memory(spark, tmp_path / "warehouse")
 
 
-NEEDS = {"kafka": "kafka", "rest_catalog": "rest", "spark": "spark", "lake": "spark"}
+NEEDS = {"kafka": "kafka", "postgres": "postgres", "rest_catalog": "rest", "spark": "spark", "lake": "spark"}
 """Fixtures, and the markers of the tests that use them."""
 
 

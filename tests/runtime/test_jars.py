@@ -72,6 +72,14 @@ def test_a_line_of_the_lock_file_may_name_several_components_and_a_classifier(tm
     assert (jar.file_name, jar.coordinates) == ("thing-1.0-tests.jar", "org.example:thing:1.0:tests")
 
 
+def test_a_line_of_the_lock_file_may_name_an_archive_that_is_no_jar(tmp_path: Path) -> None:
+    lock = tmp_path / "jars.lock"
+    lock.write_text(f"a org.example:thing:1.0:all@tar.gz 12 {'0' * 64}\n")
+    (archive,) = jars.load(lock)
+    assert (archive.file_name, archive.classifier) == ("thing-1.0-all.tar.gz", "all")
+    assert archive.coordinates == "org.example:thing:1.0:all@tar.gz"
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -46,6 +46,7 @@ class Server(ABC):
         self.folder = folder
         self.log = folder / "server.log"
         self.process: subprocess.Popen[bytes] | None = None
+        self.user: str | None = None
 
     @abstractmethod
     def command(self) -> list[str]:
@@ -75,6 +76,7 @@ class Server(ABC):
                 stderr=log,
                 cwd=self.folder,
                 start_new_session=True,
+                user=self.user,
             )
         atexit.register(self.kill)
         try:

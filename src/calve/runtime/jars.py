@@ -1,6 +1,7 @@
 """The pinned jars: which ones a declaration needs, and their verified files.
 
-`jars.lock` has a line per jar: components, coordinates, bytes, sha256. Files that are there are verified
+`jars.lock` has a line per jar: components, coordinates, bytes, sha256; `@tar.gz` behind the coordinates
+stands for an archive that is no jar. Files that are there are verified
 and used, with no JVM and no network. Missing ones are fetched once, by the Ivy that comes with Spark and
 with Spark's settings of it, one by one and never with their dependencies.
 """
@@ -40,14 +41,16 @@ class Jar:
     components: frozenset[str]
     size: int
     sha256: str
+    extension: str = "jar"
 
     @property
     def file_name(self) -> str:
-        return "-".join(filter(None, (self.artifact, self.version, self.classifier))) + ".jar"
+        return "-".join(filter(None, (self.artifact, self.version, self.classifier))) + f".{self.extension}"
 
     @property
     def coordinates(self) -> str:
-        return ":".join(filter(None, (self.group, self.artifact, self.version, self.classifier)))
+        parts = ":".join(filter(None, (self.group, self.artifact, self.version, self.classifier)))
+        return parts if self.extension == "jar" else f"{parts}@{self.extension}"
 
 
 @lru_cache
@@ -61,15 +64,20 @@ def load(lock: Path = LOCK) -> tuple[Jar, ...]:
 
 def _parse(line: str, place: str) -> Jar:
     fields = line.split()
-    parts = fields[1].split(":") if len(fields) == 4 else []
+    parts, extension = split(fields[1]) if len(fields) == 4 else ((), "")
     if len(parts) not in (3, 4) or not fields[2].isdigit() or len(fields[3]) != 64:
         raise ConfigurationError(
-            f"Cannot read {place}: not 'components group:artifact:version[:classifier] bytes sha256'"
+            f"Cannot read {place}: not 'components group:artifact:version[:classifier][@extension] bytes sha256'"
         )
     group, artifact, version, classifier = (*parts, "")[:4]
-    return Jar(
-        group, artifact, version, classifier, frozenset(fields[0].split(",")), int(fields[2]), fields[3]
-    )
+    components = frozenset(fields[0].split(","))
+    return Jar(group, artifact, version, classifier, components, int(fields[2]), fields[3], extension)
+
+
+def split(coordinates: str) -> tuple[tuple[str, ...], str]:
+    """The parts of coordinates, and the ending of the file that they stand for."""
+    parts, _, extension = coordinates.partition("@")
+    return tuple(parts.split(":")), extension or "jar"
 
 
 def needed(components: Collection[str], lock: Path = LOCK) -> tuple[Jar, ...]:
@@ -186,7 +194,7 @@ def repository(scratch: Path) -> Iterator[Callable[[Jar], Path | None]]:
             if jar.classifier:
                 more["classifier"] = jar.classifier
             artifact = ivy.core.module.descriptor.DefaultArtifact(
-                revision, None, jar.artifact, "jar", "jar", more
+                revision, None, jar.artifact, jar.extension, jar.extension, more
             )
             file = engine.download(artifact, ivy.core.resolve.DownloadOptions()).getLocalFile()
             return Path(file.getPath()) if file else None
