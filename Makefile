@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
 DEMO := .cache/demo
 SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
-FAST := not spark and not kafka and not postgres and not rest and not full
+FAST := not spark and not kafka and not postgres and not registry and not rest and not full
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --use-pep517
 
 export CALVE_JARS ?= $(CURDIR)/.cache/jars

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.lake import Lake
+    from tests.servers.apicurio import Apicurio
     from tests.servers.connect import Connect
     from tests.servers.kafka import KafkaBroker
     from tests.servers.postgres import Postgres
@@ -55,6 +56,17 @@ def connect(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker) -> Ite
 
 
 @pytest.fixture(scope="session")
+def apicurio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apicurio]:
+    """A schema registry for tests marked `registry`; each uses subjects of its own."""
+    from tests.servers.apicurio import Apicurio
+
+    registry = Apicurio(tmp_path_factory.mktemp("apicurio"))
+    registry.start()
+    yield registry
+    registry.remove()
+
+
+@pytest.fixture(scope="session")
 def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalog]:
     """A catalog for tests marked `rest`; each uses namespaces of its own."""
     from tests.servers.rest import RestCatalog
@@ -90,7 +102,14 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
     return Lake.memory(spark, tmp_path / "warehouse")
 
 
-NEEDS = {"kafka": "kafka", "postgres": "postgres", "rest_catalog": "rest", "spark": "spark", "lake": "spark"}
+NEEDS = {
+    "apicurio": "registry",
+    "kafka": "kafka",
+    "postgres": "postgres",
+    "rest_catalog": "rest",
+    "spark": "spark",
+    "lake": "spark",
+}
 """Fixtures, and the markers of the tests that use them."""
 
 

@@ -20,6 +20,7 @@ ENVIRONMENT = {
     "CATALOG_CREDENTIAL": "client:secret",
     "KAFKA_PASSWORD": "secret",
     "KAFKA_USER": "calve",
+    "REGISTRY_PASSWORD": "secret",
 }
 
 SOURCE = {"connector": "datagen", "config": {"rows": 10}}

@@ -12,7 +12,7 @@ from typing import Any
 
 from calve.errors import BadRecord, CalveError, ConfigurationError, DataRefused, NotPermitted, Unavailable
 
-_MARKER = "calve-bad-record "
+_MARKER = "calve-error "
 _LONGEST = 600
 
 
@@ -80,10 +80,14 @@ def _kind(node: dict[str, Any]) -> str:
 
 
 class WorkerError(Exception):
-    """A bad record on its way out of a Python worker, of which Spark passes on nothing but the text."""
+    """An error of ours on its way out of a Python worker, of which Spark passes on nothing but the text."""
 
-    def __init__(self, error: BadRecord) -> None:
-        super().__init__(_MARKER + json.dumps({"place": error.place, "reason": error.reason}))
+    def __init__(self, error: CalveError) -> None:
+        if isinstance(error, BadRecord):
+            told = {"place": error.place, "reason": error.reason}
+        else:
+            told = {"kind": type(error).__name__, "message": str(error)}
+        super().__init__(_MARKER + json.dumps(told))
 
 
 def raised_in_spark(place: Any, reason: str) -> Any:
@@ -186,14 +190,21 @@ _ANALYSIS = re.compile(
 
 def classify(text: str, what: str) -> CalveError:
     """Our own error for a Java stack trace."""
-    return _bad_record(text) or _by_cause(_causes(text), what) or _by_text(text, what) or _unknown(text, what)
+    return (
+        _from_worker(text) or _by_cause(_causes(text), what) or _by_text(text, what) or _unknown(text, what)
+    )
 
 
-def _bad_record(text: str) -> BadRecord | None:
+_FROM_WORKERS = {kind.__name__: kind for kind in (ConfigurationError, NotPermitted, Unavailable)}
+
+
+def _from_worker(text: str) -> CalveError | None:
     start = text.find(_MARKER)
     if start < 0:
         return None
     found, _ = json.JSONDecoder().raw_decode(text, start + len(_MARKER))
+    if "kind" in found:
+        return _FROM_WORKERS.get(found["kind"], CalveError)(found["message"])
     return BadRecord(found["place"], found["reason"])
 
 

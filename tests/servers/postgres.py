@@ -34,7 +34,7 @@ def archive() -> Path:
 
 
 class Postgres(Server):
-    """A PostgreSQL server. It refuses to be root; as root, it runs as somebody else in a folder of its own."""
+    """A PostgreSQL server; it refuses to be root, and as root it is somebody else in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

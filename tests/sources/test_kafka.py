@@ -40,7 +40,7 @@ def test_servers_are_a_list_or_a_text_with_commas(servers: Any) -> None:
         ("format", "xml"),
         ("schema", "id NOTHING"),
         ("schema", "id VARIANT"),
-        ("schema", {"file": "x"}),
+        ("schema", {"files": "orders.avsc"}),
         ("start", "now"),
         ("start", {"position": {"orders": {"0": -1}}}),
         ("isolation", "serializable"),

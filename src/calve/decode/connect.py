@@ -195,8 +195,11 @@ def _days(value: Any, written: Written) -> int:
 
 
 def _clock(value: Any, written: Written, unit: str) -> str:
+    return clock(_micros(_integer(value), unit))
+
+
+def clock(micros: int) -> str:
     """A time of day as text; midnight at the end of a day is 24:00:00, as databases have it."""
-    micros = _micros(_integer(value), unit)
     require(0 <= micros <= _DAY, "no time of a day")
     seconds, rest = divmod(micros, 1_000_000)
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"

@@ -11,7 +11,7 @@ from calve.decode.arrow import Values, compute
 from calve.decode.changes import Records, RowChanges
 from calve.decode.debezium import DebeziumDecoder
 from calve.decode.decoder import Decoder
-from calve.errors import BadRecord
+from calve.errors import CalveError
 from calve.gateway import WorkerError
 
 Batches = Iterable[pa.RecordBatch]
@@ -77,7 +77,7 @@ def _mapped(rows: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Callable[[Batch
         for batch in batches:
             try:
                 yield rows(batch)
-            except BadRecord as error:
+            except CalveError as error:
                 raise WorkerError(error) from None
 
     return mapped

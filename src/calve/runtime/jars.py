@@ -67,7 +67,7 @@ def _parse(line: str, place: str) -> Jar:
     parts, extension = split(fields[1]) if len(fields) == 4 else ((), "")
     if len(parts) not in (3, 4) or not fields[2].isdigit() or len(fields[3]) != 64:
         raise ConfigurationError(
-            f"Cannot read {place}: not 'components group:artifact:version[:classifier][@extension] bytes sha256'"
+            f"Cannot read {place}: not 'components group:artifact:version[:classifier][@ending] bytes sha256'"
         )
     group, artifact, version, classifier = (*parts, "")[:4]
     components = frozenset(fields[0].split(","))

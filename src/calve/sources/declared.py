@@ -34,10 +34,16 @@ def _declared(value: Any) -> Schema:
     if not isinstance(value, str):
         raise ValueError('not a schema; write columns and types, such as "id BIGINT NOT NULL, name STRING"')
     schema = parse(value)
+    for line in undecodable(schema):
+        raise ValueError(line)
+    return schema
+
+
+def undecodable(schema: Schema) -> Iterator[str]:
+    """A line for each column that no decoder makes."""
     for column in schema.columns:
         for kind in _undecodable(column.type):
-            raise ValueError(f"column '{column.name}': a {kind.ddl()} cannot be read from records")
-    return schema
+            yield f"column '{column.name}': a {kind.ddl()} cannot be read from records"
 
 
 def _undecodable(kind: Type) -> Iterator[Type]:

@@ -22,6 +22,7 @@ from calve.sources.files_position import START, File, Known, Listing
 from calve.sources.folder import Folder
 from calve.sources.operation import Operation, loose, operation_flaws
 from calve.sources.source import Limits, Source, Waiting, refuse_clashes, with_changes
+from calve.sources.written_schema import WrittenSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,8 +72,8 @@ class FilesSource(Source):
     format: Literal["json", "csv", "parquet", "avro", "text"] = "json"
     """What the files hold: a JSON object a line, CSV, Parquet, Avro, or lines of text."""
 
-    declared: Declared | None = Field(default=None, alias="schema")
-    """The columns, as DDL; needed for json and csv. parquet and avro: left out, those of the first file."""
+    schema_: Declared | WrittenSchema | None = Field(default=None, alias="schema")
+    """The columns, as DDL or in a file; needed for json and csv. parquet and avro: else the first file's."""
 
     operation: Operation | None = None
     """The column that says what a row does to the table; left out: rows are new or take another's place."""
@@ -103,7 +104,16 @@ class FilesSource(Source):
             return [Flaw(("path",), f"'{scheme}:' is not available yet; files are read from local folders")]
         return []
 
+    @property
+    def declared(self) -> Schema | None:
+        """The columns that rows have by the declaration."""
+        return self.schema_.told() if isinstance(self.schema_, WrittenSchema) else self.schema_
+
     def _schema_flaws(self) -> list[Flaw]:
+        if isinstance(self.schema_, WrittenSchema):
+            found = self._written_flaws(self.schema_)
+            if found:
+                return [flaw.under("schema") for flaw in found]
         if self.declared is None:
             needed = self.format in ("json", "csv")
             return [Flaw(("schema",), f"needed by format {self.format}")] if needed else []
@@ -112,6 +122,13 @@ class FilesSource(Source):
         if self.format == "csv":
             return [Flaw(("schema",), line) for line in nested_in_csv(self.declared)]
         return []
+
+    def _written_flaws(self, written: WrittenSchema) -> list[Flaw]:
+        if written.registry is not None:
+            return [Flaw(("registry",), "rows of files do not tell the id of a schema; use a file")]
+        if written.columns is not None:
+            return [Flaw(("columns",), "has no effect: the file gives the columns")]
+        return written.flaws()
 
     def _option_flaws(self) -> list[Flaw]:
         given = self.options.model_fields_set

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
 from calve import changes
-from calve.errors import StartRefused
+from calve.errors import ConfigurationError, StartRefused
 from calve.gateway import translated
 from calve.model import Flaw, Model, Text, suggestion
 from calve.position import Position
-from calve.schema import Array, Column, Primitive, Schema, Struct
+from calve.schema import Array, Column, Primitive, Schema, SchemaError, Struct, avro
 from calve.sources import kafka_position
 from calve.sources.csv_options import CsvFormat, nested_in_csv
 from calve.sources.debezium_options import DebeziumFormat
@@ -27,12 +27,14 @@ from calve.sources.kafka_position import Range, Topics
 from calve.sources.kafka_security import KafkaSecurity
 from calve.sources.operation import Operation, loose, operation_flaws
 from calve.sources.source import Limits, Source, Waiting, clashes, refuse_clashes, with_changes
+from calve.sources.written_schema import WrittenSchema, registered_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from calve.decode.debezium import DebeziumDecoder
     from calve.decode.decoder import Decoder
+    from calve.decode.schemas import Registered
 
 SETTINGS = (
     "check.crcs",
@@ -133,8 +135,8 @@ class KafkaSource(KafkaSecurity, Source):
     format: Literal["json", "avro", "debezium", "csv", "text", "raw"] = "json"
     """What a record is: a JSON object, an Avro record, a Debezium change, a line of CSV, text or bytes."""
 
-    declared: Declared | None = Field(default=None, alias="schema")
-    """The columns, as DDL; needed for json, csv and debezium. text and raw have one column, `value`."""
+    schema_: Declared | WrittenSchema | None = Field(default=None, alias="schema")
+    """The columns as DDL, or where their schema is. text and raw need none: they have one column, `value`."""
 
     operation: Operation | None = None
     """The column that says what a row does to the table; left out: rows are new or take another's place."""
@@ -158,6 +160,7 @@ class KafkaSource(KafkaSecurity, Source):
     """Settings of the Kafka consumer, such as `fetch.max.bytes`."""
 
     _cluster: KafkaCluster | None = PrivateAttr(default=None)
+    _registered: Any = PrivateAttr(default=None)
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
     _group: str = PrivateAttr(default_factory=lambda: f"calve-{uuid.uuid4()}")
 
@@ -179,12 +182,29 @@ class KafkaSource(KafkaSecurity, Source):
             found += [Flaw(("start", "position", topic), "not one of the topics") for topic in unread]
         return found
 
+    @property
+    def declared(self) -> Schema | None:
+        """The columns that records have by the declaration."""
+        return self.schema_.told() if isinstance(self.schema_, WrittenSchema) else self.schema_
+
+    @property
+    def _written(self) -> WrittenSchema | None:
+        return self.schema_ if isinstance(self.schema_, WrittenSchema) else None
+
     def _schema_flaws(self) -> list[Flaw]:
-        if self.declared is None:
-            needed = self.format in ("json", "csv", "debezium")
-            return [Flaw(("schema",), f"needed by format {self.format}")] if needed else []
         if self.format not in _WITH_SCHEMA:
-            return [Flaw(("schema",), f"has no effect with format {self.format}: its one column is 'value'")]
+            why = f"has no effect with format {self.format}: its one column is 'value'"
+            return [] if self.schema_ is None else [Flaw(("schema",), why)]
+        if self.schema_ is None:
+            return [Flaw(("schema",), f"needed by format {self.format}")]
+        if self._written is not None:
+            found = self._written_flaws(self._written)
+            if found or self.declared is None:
+                return found
+        elif self.format == "avro":
+            why = "format avro needs the schema that records are written with: {file: …} or {registry: …}"
+            return [Flaw(("schema",), why)]
+        assert self.declared is not None
         nested = nested_in_csv(self.declared) if self.format == "csv" else []
         taken = {name.lower() for name in self.declared.names}
         clashes = [METADATA[name].name for name in self.metadata if METADATA[name].name in taken]
@@ -193,8 +213,29 @@ class KafkaSource(KafkaSecurity, Source):
             *(Flaw(("metadata",), f"the schema has a column '{name}' already") for name in clashes),
         ]
 
+    def _written_flaws(self, written: WrittenSchema) -> list[Flaw]:
+        found = [*written.flaws(), *written.fits(self.format)]
+        registry = written.registry
+        if (
+            registry is not None
+            and registry.subject is None
+            and written.columns is None
+            and self._topic() is None
+        ):
+            found.append(Flaw(("registry", "subject"), "needed where there are several topics"))
+        if registry is not None and written.columns is not None:
+            useless = [key for key in ("subject", "version") if key in registry.model_fields_set]
+            found += [Flaw(("registry", key), "has no effect beside columns") for key in useless]
+        return [flaw.under("schema") for flaw in found]
+
+    def _topic(self) -> str | None:
+        return self.topics[0] if self.topics is not None and len(self.topics) == 1 else None
+
     def _change_flaws(self) -> Iterator[Flaw]:
-        yield from operation_flaws(self.operation, self.format, self.declared, ("text", "raw", "debezium"))
+        known = self.declared
+        if self.operation is not None and self._written is not None and known is None:
+            return
+        yield from operation_flaws(self.operation, self.format, known, ("text", "raw", "debezium"))
         if self.format == "debezium" and self.declared is not None:
             yield from (flaw.under("debezium") for flaw in self.debezium.column_flaws(self.declared))
             yield from (Flaw(("schema",), line) for line in clashes(self.declared))
@@ -205,22 +246,55 @@ class KafkaSource(KafkaSecurity, Source):
             Flaw(("options", name), f"cannot be set here{suggestion(name, SETTINGS)}") for name in unknown
         ]
 
-    def columns(self) -> Schema:
+    def columns(self) -> Schema | None:
+        return None if self._is_unknown() else self._all_columns()
+
+    def _all_columns(self) -> Schema:
         extra = tuple(METADATA[name] for name in dict.fromkeys(self.metadata))
         return Schema((*self._value_columns().columns, *extra))
+
+    def _is_unknown(self) -> bool:
+        """Whether only the registry tells the columns, and it was not asked yet."""
+        return self._written is not None and self.declared is None and self._registered is None
+
+    def _record_columns(self) -> Schema | None:
+        """The columns of records; the registry is asked for them once in a life."""
+        written = self._written
+        if written is None or written.registry is None or written.columns is not None:
+            return self.declared
+        found = self._ask(written)
+        try:
+            return registered_columns(found, self.format)
+        except SchemaError as error:
+            what = f"Cannot use the schema of subject '{self._subject(written)}'"
+            raise ConfigurationError(
+                f"{what}: {error}; name the columns to read with schema.columns"
+            ) from None
+
+    def _ask(self, written: WrittenSchema) -> Registered:
+        assert written.registry is not None
+        found: Registered | None = self._registered
+        if found is None:
+            client, version = written.registry.client(), str(written.registry.version)
+            found = self._registered = client.of_subject(self._subject(written), version)
+        return found
+
+    def _subject(self, written: WrittenSchema) -> str:
+        assert written.registry is not None
+        return written.registry.subject or f"{self._topic()}-value"
 
     @property
     def carries_changes(self) -> bool:
         return self.format == "debezium" or self.operation is not None
 
     def _value_columns(self) -> Schema:
-        if self.operation is not None and self.declared is not None:
-            return self.operation.left(self.declared)
-        if self.declared is not None:
-            return self.declared
+        known = self._record_columns()
+        if known is not None:
+            return known if self.operation is None else self.operation.left(known)
         return Schema((Column("value", Primitive("string" if self.format == "text" else "binary"), False),))
 
     def identity(self) -> str:
+        self._record_columns()
         return f"kafka:{self._reach().cluster_id()}"
 
     def start(self) -> Position:
@@ -267,10 +341,11 @@ class KafkaSource(KafkaSecurity, Source):
         return self._read(spark, after, to, self._value_columns(), self._rows)
 
     def read_changes(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
-        refuse_clashes(self.columns())
+        names = self._all_columns()
+        refuse_clashes(names)
         columns = with_changes(self._value_columns(), carried=self.carries_changes)
         return self._read(spark, after, to, columns, self._changes).select(
-            *(f"`{name.replace('`', '``')}`" for name in (*self.columns().names, *changes.NAMES))
+            *(f"`{name.replace('`', '``')}`" for name in (*names.names, *changes.NAMES))
         )
 
     def _read(
@@ -319,19 +394,36 @@ class KafkaSource(KafkaSecurity, Source):
         from calve.decode.connect import Hints
         from calve.decode.debezium import DebeziumDecoder
 
-        keys = self.debezium.key_fields
+        fields = self.debezium.key_fields
         hints = Hints(self.debezium.timestamps, self.debezium.decimals)
-        return DebeziumDecoder(self._value_columns(), hints, tuple(keys) if keys else None)
+        return DebeziumDecoder(self._value_columns(), hints, tuple(fields) if fields else None)
 
     def _decoder(self) -> Decoder:
         from calve.decode.csv import CsvDecoder
+        from calve.decode.headed import HeadedDecoder
         from calve.decode.json import JsonDecoder
         from calve.decode.text import RawDecoder, TextDecoder
 
-        if self.format == "text" or self.declared is None:
+        known = self._record_columns()
+        if known is None:
             return TextDecoder() if self.format == "text" else RawDecoder()
-        schema = self.declared if self.operation is None else loose(self.declared)
+        schema = known if self.operation is None else loose(known)
+        if self.format == "avro":
+            return self._avro_decoder(schema)
+        if self._written is not None and self._written.registry is not None:
+            return HeadedDecoder(JsonDecoder(schema))
         return CsvDecoder(schema, self.csv.dialect()) if self.format == "csv" else JsonDecoder(schema)
+
+    def _avro_decoder(self, schema: Schema) -> Decoder:
+        from calve.decode.avro import AvroDecoder
+
+        written = self._written
+        assert written is not None
+        if written.registry is None:
+            return AvroDecoder(schema, own=written.text())
+        found = self._registered
+        reader = None if found is None else avro.load(found.text, [text for _, text in found.references])
+        return AvroDecoder(schema, registry=written.registry.client(), reader=reader)
 
     def _reading(self, parts: list[Range]) -> dict[str, str]:
         """Options of Spark's Kafka source; one group, so that executors use their consumers again."""
@@ -380,7 +472,15 @@ class KafkaSource(KafkaSecurity, Source):
             places = [place for place in there.ends if place[0] == topic]
             held = sum(there.ends[place] - there.earliest[place] for place in places)
             seen.append(f"topic '{topic}': {len(places)} partitions, {held} offsets")
-        return seen
+        return [*seen, *self._registry_seen()]
+
+    def _registry_seen(self) -> Iterator[str]:
+        written = self._written
+        if written is None or written.registry is None or written.columns is not None:
+            return
+        found, subject = self._ask(written), self._subject(written)
+        names = self._value_columns().names
+        yield f"subject '{subject}' version {found.version} at '{written.registry.url}': {len(names)} columns"
 
 
 def _nested(parts: Iterable[tuple[str, int, int]]) -> dict[str, dict[str, int]]:

@@ -1,0 +1,1 @@
+id BIGINT NOT NULL, at TIME
