@@ -1,9 +1,10 @@
-"""Kafka Connect on the loopback interface, with Debezium's connector for PostgreSQL."""
+"""Kafka Connect on the loopback interface, with Debezium for PostgreSQL and Apicurio's converter."""
 
 import json
 import tarfile
 import urllib.error
 import urllib.request
+import zipfile
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,18 @@ _JVM = [
 ]
 
 
+CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
+
+
+def _add_converter(folder: Path) -> None:
+    """The jars of Apicurio's converter, and the service that they forget to tell."""
+    folder.mkdir()
+    for jar in class_path("converter").split(":"):
+        (folder / Path(jar).name).symlink_to(jar)
+    with zipfile.ZipFile(folder / "services.jar", "w") as services:
+        services.writestr("META-INF/services/org.apache.kafka.connect.storage.Converter", CONVERTER)
+
+
 class Connect(Server):
     """A standalone worker of Kafka Connect."""
 
@@ -48,6 +61,7 @@ class Connect(Server):
             plugins.mkdir(parents=True)
             with tarfile.open(class_path("debezium")) as files:
                 files.extractall(plugins, filter="data")
+            _add_converter(plugins / "converter")
         super().start()
 
     def command(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,13 @@ from calve import declare
 from calve.errors import CalveError
 from calve.verify.opening import opened
 from tests.cli.conftest import to_the_end
+from tests.servers.connect import CONVERTER
 from tests.servers.process import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.servers.apicurio import Apicurio
     from tests.servers.connect import Connect
     from tests.servers.kafka import KafkaBroker
     from tests.servers.postgres import Postgres
@@ -147,28 +150,49 @@ def _declaration(broker: KafkaBroker, topic: str, **more: Any) -> str:
     )
 
 
-@pytest.fixture
-def capture(
-    request: pytest.FixtureRequest,
-    spark: SparkSession,
-    postgres: Postgres,
-    connect: Connect,
-    kafka: KafkaBroker,
-    tmp_path: Path,
+@contextmanager
+def captured(
+    made: Capture, connect: Connect, converter: dict[str, str], **declared: Any
 ) -> Iterator[Capture]:
-    """A table with 300 rows, of which Debezium makes a snapshot before it follows its changes."""
-    told = request.param == "with schema parts"
-    made = Capture(postgres, kafka, spark, f"t{uuid.uuid4().hex[:8]}", tmp_path / "calve.yaml")
-    made.execute(
-        f"CREATE TABLE {{table}} ({TABLE})", "ALTER TABLE {table} ALTER large SET STORAGE EXTERNAL", ROWS
-    )
-    kafka.create_topic(made.topic)
-    converters = {f"{part}.converter": JSON for part in ("key", "value")}
-    schemas = {f"{part}.converter.schemas.enable": str(told).lower() for part in ("key", "value")}
-    connect.capture(made.name, postgres, [f"public.{made.name}"], **converters, **schemas)
-    made.file.write_text(_declaration(kafka, made.topic, **({} if told else {"debezium": PLAIN})))
+    """Debezium makes a snapshot of a table with 300 rows, and then follows its changes."""
+    large = "ALTER TABLE {table} ALTER large SET STORAGE EXTERNAL"
+    made.execute(f"CREATE TABLE {{table}} ({TABLE})", large, ROWS)
+    made.broker.create_topic(made.topic)
+    both = {f"{part}.converter{key}": value for part in ("key", "value") for key, value in converter.items()}
+    connect.capture(made.name, made.database, [f"public.{made.name}"], **both)
+    made.file.write_text(_declaration(made.broker, made.topic, **declared))
     yield made
     connect.end(made.name)
+
+
+@pytest.fixture
+def table(spark: SparkSession, postgres: Postgres, kafka: KafkaBroker, tmp_path: Path) -> Capture:
+    return Capture(postgres, kafka, spark, f"t{uuid.uuid4().hex[:8]}", tmp_path / "calve.yaml")
+
+
+@pytest.fixture
+def capture(request: pytest.FixtureRequest, table: Capture, connect: Connect) -> Iterator[Capture]:
+    """A table on its way in JSON."""
+    told = request.param == "with schema parts"
+    converter = {"": JSON, ".schemas.enable": str(told).lower()}
+    with captured(table, connect, converter, **({} if told else {"debezium": PLAIN})) as made:
+        yield made
+
+
+@pytest.fixture
+def avro_capture(table: Capture, connect: Connect, apicurio: Apicurio) -> Iterator[Capture]:
+    """A table on its way in Avro, its columns in the registry."""
+    converter = {
+        "": CONVERTER,
+        ".apicurio.registry.url": apicurio.own_url,
+        ".apicurio.registry.auto-register": "true",
+        ".apicurio.registry.as-confluent": "true",
+        ".apicurio.registry.use-id": "contentId",
+        ".apicurio.registry.headers.enabled": "false",
+    }
+    registry = {"url": apicurio.url, "version": 1}
+    with captured(table, connect, converter, schema={"registry": registry}) as made:
+        yield made
 
 
 @pytest.mark.parametrize("capture", ["with schema parts"], indirect=True)
@@ -206,3 +230,15 @@ def test_a_new_key_needs_the_values_that_are_not_sent(capture: Capture) -> None:
     capture.arrive()
     with pytest.raises(CalveError, match="leave columns out whose values the table does not have"):
         capture.run()
+
+
+def test_envelopes_in_avro_give_the_same_table(avro_capture: Capture) -> None:
+    """The columns stay those of the first version, also where records are written with the second."""
+    avro_capture.take()
+    for transaction in CHANGES:
+        avro_capture.execute(*transaction)
+    avro_capture.execute("UPDATE {table} SET small = -1 WHERE id BETWEEN 20 AND 40")
+    avro_capture.execute(
+        "ALTER TABLE {table} ADD COLUMN later INT DEFAULT 7", "UPDATE {table} SET flag = NOT flag"
+    )
+    avro_capture.take()

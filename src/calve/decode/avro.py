@@ -16,6 +16,8 @@ from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+from fastavro import parse_schema, schemaless_reader
+from fastavro.schema import SchemaParseException, UnknownType
 
 from calve.decode.arrow import Values, arrow_field, arrow_schema, arrow_type, compute, is_primitive
 from calve.decode.connect import clock
@@ -54,8 +56,6 @@ class Writer:
 
     def read(self, value: bytes, start: int) -> Any:
         """What a record holds behind `start`; raises Mismatch."""
-        from fastavro import schemaless_reader
-
         data = io.BytesIO(value)
         data.seek(start)
         try:
@@ -77,9 +77,6 @@ def writer(registered: Registered, name: str) -> Writer:
 
 @lru_cache(maxsize=1024)
 def _writer(text: str, references: tuple[str, ...], name: str) -> Writer:
-    from fastavro import parse_schema
-    from fastavro.schema import SchemaParseException, UnknownType
-
     schema = load(text, references)
     named: dict[str, Any] = {}
     try:

@@ -396,7 +396,12 @@ class KafkaSource(KafkaSecurity, Source):
 
         fields = self.debezium.key_fields
         hints = Hints(self.debezium.timestamps, self.debezium.decimals)
-        return DebeziumDecoder(self._value_columns(), hints, tuple(fields) if fields else None)
+        known = (self._value_columns(), hints, tuple(fields) if fields else None)
+        if self._written is None or self._written.registry is None:
+            return DebeziumDecoder(*known)
+        from calve.decode.transcoding import RegisteredDebeziumDecoder
+
+        return RegisteredDebeziumDecoder(*known, self._written.registry.client())
 
     def _decoder(self) -> Decoder:
         from calve.decode.csv import CsvDecoder
