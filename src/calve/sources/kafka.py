@@ -74,6 +74,7 @@ METADATA = {
 _Metadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers"]
 _NEEDED = ("value", "partition", "offset")
 _WITH_SCHEMA = ("json", "csv", "avro", "debezium")
+_WITHOUT_OPERATION = ("text", "raw", "debezium")
 
 
 def _servers(value: Any) -> Any:
@@ -166,7 +167,7 @@ class KafkaSource(KafkaSecurity, Source):
 
     def flaws(self) -> list[Flaw]:
         found = [*self.security_flaws(), *self._key_flaws(), *self._schema_flaws(), *self._option_flaws()]
-        return [*found, *self._change_flaws()]
+        return [*found, *self._column_flaws(self.declared)]
 
     def _key_flaws(self) -> list[Flaw]:
         found = []
@@ -198,47 +199,39 @@ class KafkaSource(KafkaSecurity, Source):
         if self.schema_ is None:
             return [Flaw(("schema",), f"needed by format {self.format}")]
         if self._written is not None:
-            found = self._written_flaws(self._written)
-            if found or self.declared is None:
-                return found
-        elif self.format == "avro":
+            return [flaw.under("schema") for flaw in self._written_flaws(self._written)]
+        if self.format == "avro":
             why = "format avro needs the schema that records are written with: {file: …} or {registry: …}"
             return [Flaw(("schema",), why)]
-        assert self.declared is not None
-        nested = nested_in_csv(self.declared) if self.format == "csv" else []
-        taken = {name.lower() for name in self.declared.names}
-        clashes = [METADATA[name].name for name in self.metadata if METADATA[name].name in taken]
-        return [
-            *(Flaw(("schema",), line) for line in nested),
-            *(Flaw(("metadata",), f"the schema has a column '{name}' already") for name in clashes),
-        ]
+        return []
 
     def _written_flaws(self, written: WrittenSchema) -> list[Flaw]:
-        found = [*written.flaws(), *written.fits(self.format)]
-        registry = written.registry
-        if (
-            registry is not None
-            and registry.subject is None
-            and written.columns is None
-            and self._topic() is None
-        ):
-            found.append(Flaw(("registry", "subject"), "needed where there are several topics"))
-        if registry is not None and written.columns is not None:
+        found, registry = [*written.flaws(), *written.fits(self.format)], written.registry
+        if registry is None:
+            return found
+        if written.columns is not None:
             useless = [key for key in ("subject", "version") if key in registry.model_fields_set]
             found += [Flaw(("registry", key), "has no effect beside columns") for key in useless]
-        return [flaw.under("schema") for flaw in found]
+        elif registry.subject is None and self._topic() is None:
+            found.append(Flaw(("registry", "subject"), "needed where there are several topics"))
+        return found
 
     def _topic(self) -> str | None:
         return self.topics[0] if self.topics is not None and len(self.topics) == 1 else None
 
-    def _change_flaws(self) -> Iterator[Flaw]:
-        known = self.declared
-        if self.operation is not None and self._written is not None and known is None:
-            return
-        yield from operation_flaws(self.operation, self.format, known, ("text", "raw", "debezium"))
-        if self.format == "debezium" and self.declared is not None:
-            yield from (flaw.under("debezium") for flaw in self.debezium.column_flaws(self.declared))
-            yield from (Flaw(("schema",), line) for line in clashes(self.declared))
+    def _column_flaws(self, known: Schema | None) -> Iterator[Flaw]:
+        """What is wrong with the columns of records, and with the keys that name some of them."""
+        taken = {name.lower() for name in known.names} if known and self.format in _WITH_SCHEMA else set()
+        for name in (METADATA[name].name for name in self.metadata):
+            if name in taken:
+                yield Flaw(("metadata",), f"the schema has a column '{name}' already")
+        if known is not None and self.format == "csv":
+            yield from (Flaw(("schema",), line) for line in nested_in_csv(known))
+        if known is not None or self._written is None or self.format in _WITHOUT_OPERATION:
+            yield from operation_flaws(self.operation, self.format, known, _WITHOUT_OPERATION)
+        if known is not None and self.format == "debezium":
+            yield from (flaw.under("debezium") for flaw in self.debezium.column_flaws(known))
+            yield from (Flaw(("schema",), line) for line in clashes(known))
 
     def _option_flaws(self) -> list[Flaw]:
         unknown = [name for name in self.options if name not in SETTINGS]
@@ -262,22 +255,25 @@ class KafkaSource(KafkaSecurity, Source):
         written = self._written
         if written is None or written.registry is None or written.columns is not None:
             return self.declared
-        found = self._ask(written)
-        try:
-            return registered_columns(found, self.format)
-        except SchemaError as error:
-            what = f"Cannot use the schema of subject '{self._subject(written)}'"
-            raise ConfigurationError(
-                f"{what}: {error}; name the columns to read with schema.columns"
-            ) from None
+        if self._registered is None:
+            self._registered = self._ask(written)
+        columns: Schema = self._registered[1]
+        return columns
 
-    def _ask(self, written: WrittenSchema) -> Registered:
+    def _ask(self, written: WrittenSchema) -> tuple[Registered, Schema]:
+        """The schema of the subject, and its columns."""
         assert written.registry is not None
-        found: Registered | None = self._registered
-        if found is None:
-            client, version = written.registry.client(), str(written.registry.version)
-            found = self._registered = client.of_subject(self._subject(written), version)
-        return found
+        subject, version = self._subject(written), str(written.registry.version)
+        found = written.registry.client().of_subject(subject, version)
+        what = f"Cannot use the schema of subject '{subject}'"
+        try:
+            columns = registered_columns(found, self.format)
+        except SchemaError as error:
+            why = f"{error}; name the columns to read with schema.columns"
+            raise ConfigurationError(f"{what}: {why}") from None
+        for flaw in self._column_flaws(columns):
+            raise ConfigurationError(f"{what}: {'.'.join(map(str, flaw.path))}: {flaw.message}")
+        return found, columns
 
     def _subject(self, written: WrittenSchema) -> str:
         assert written.registry is not None
@@ -426,9 +422,12 @@ class KafkaSource(KafkaSecurity, Source):
         assert written is not None
         if written.registry is None:
             return AvroDecoder(schema, own=written.text())
-        found = self._registered
-        reader = None if found is None else avro.load(found.text, [text for _, text in found.references])
-        return AvroDecoder(schema, registry=written.registry.client(), reader=reader)
+        client = written.registry.client()
+        if written.columns is not None:
+            return AvroDecoder(schema, registry=client)
+        found: Registered = self._registered[0]
+        reader = avro.load(found.text, [text for _, text in found.references])
+        return AvroDecoder(schema, registry=client, reader=reader)
 
     def _reading(self, parts: list[Range]) -> dict[str, str]:
         """Options of Spark's Kafka source; one group, so that executors use their consumers again."""
@@ -483,9 +482,9 @@ class KafkaSource(KafkaSecurity, Source):
         written = self._written
         if written is None or written.registry is None or written.columns is not None:
             return
-        found, subject = self._ask(written), self._subject(written)
-        names = self._value_columns().names
-        yield f"subject '{subject}' version {found.version} at '{written.registry.url}': {len(names)} columns"
+        count, found = len(self._value_columns().columns), self._registered[0]
+        where = f"subject '{self._subject(written)}' version {found.version} at '{written.registry.url}'"
+        yield f"{where}: {count} columns"
 
 
 def _nested(parts: Iterable[tuple[str, int, int]]) -> dict[str, dict[str, int]]:
