@@ -24,6 +24,7 @@ class Subjects:
         self.registered: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.failing = 0
+        self.moved_to: str | None = None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
 
     @property
@@ -71,6 +72,8 @@ class Subjects:
                 code, found = subjects._answer(self.path, self.headers.get("Authorization"))
                 body = json.dumps(found).encode()
                 self.send_response(code)
+                if code == 302:
+                    self.send_header("Location", f"{subjects.moved_to}{self.path}")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -84,6 +87,8 @@ class Subjects:
         if self.failing:
             self.failing -= 1
             return 503, {}
+        if self.moved_to is not None:
+            return 302, {}
         if authorization != self.authorization:
             return 401, {"error_code": 401}
         found = self._found(path)

@@ -13,7 +13,7 @@ import pytest
 
 from calve.decode.avro import AvroDecoder
 from calve.decode.schemas import SchemaRegistry
-from calve.errors import BadRecord, NotPermitted, Unavailable
+from calve.errors import BadRecord, ConfigurationError, NotPermitted, Unavailable
 from calve.schema import Schema, parse
 from calve.schema.avro import columns, load
 from tests.subjects import Subjects, datum, headed, record
@@ -293,3 +293,13 @@ def test_a_registry_that_is_away_or_refuses_is_no_bad_record(subjects: Subjects)
     assert rows(AvroDecoder(parse("id INT"), registry=let_in), one) == [{"id": 1}]
     with pytest.raises(Unavailable, match="Cannot reach the schema registry"):
         rows(AvroDecoder(parse("id INT"), registry=SchemaRegistry("http://127.0.0.1:1")), one)
+
+
+def test_credentials_go_to_no_other_address(subjects: Subjects) -> None:
+    with Subjects("Bearer secret") as other:
+        schema = record(("id", "int"))
+        one = headed(other.register("t-value", schema), datum(schema, {"id": 1}))
+        subjects.moved_to = other.url
+        with pytest.raises(ConfigurationError, match="it answers 302"):
+            rows(AvroDecoder(parse("id INT"), registry=SchemaRegistry(subjects.url, "Bearer secret")), one)
+        assert other.asked == []

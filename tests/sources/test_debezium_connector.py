@@ -208,8 +208,6 @@ def test_the_table_is_what_the_database_has_after_every_kind_of_change(capture: 
 
 @pytest.mark.parametrize("capture", ["without"], indirect=True)
 def test_a_transaction_of_100_000_rows_arrives_whole(capture: Capture) -> None:
-    for transaction in CHANGES:
-        capture.execute(*transaction)
     capture.execute(
         MANY,
         "UPDATE {table} SET name = 'changed' WHERE id BETWEEN 1000001 AND 1000100",
