@@ -10,6 +10,8 @@ from threading import Thread
 import pytest
 
 from calve.errors import DataRefused
+from calve.iceberg.stage import Staged
+from calve.sink.delta import Delta
 from tests.changes import KINDS, LAYOUTS, Sink
 
 REWRITE = "map('rewrite-all', 'true')"
@@ -55,6 +57,11 @@ def test_deletes_of_keys_that_are_not_there_change_nothing(sink):
     sink.take(("i", (1, "eu", 1)))
     sink.take(("d", (7, "eu", None)), ("d", (8, None, None)))
     sink.check()
+
+
+def test_a_delete_that_only_leaves_a_tombstone_is_committed():
+    assert not Delta((), 0, 0, tombstones=Staged((), 1, 1)).is_empty
+    assert Delta((), 0, 0).is_empty
 
 
 def test_a_batch_without_changes_changes_nothing(sink):

@@ -53,7 +53,7 @@ class Delta(Staged):
 
     @property
     def is_empty(self) -> bool:
-        return self.rows == 0 and not self.found.deletes.added
+        return self.rows == 0 and not self.found.deletes.added and self.tombstones.rows == 0
 
     def update(self, table: Any) -> Any:
         update = table.newRowDelta()
