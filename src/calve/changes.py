@@ -10,6 +10,9 @@ TIME = "_ts"
 UNKNOWN = "_unknown"
 SEQUENCE = "_seq"
 
+STREAM = "_stream"
+"""The column that tells a row's stream, where rows are routed by it; no column of a table."""
+
 INSERT, UPDATE, DELETE, TRUNCATE = "i", "u", "d", "t"
 
 COLUMNS = Schema(

@@ -6,7 +6,7 @@ import json
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -119,6 +119,7 @@ class KafkaSource(KafkaSecurity, Source):
 
     connector: ClassVar[str] = "kafka"
     jars: ClassVar[tuple[str, ...]] = ("kafka",)
+    has_streams: ClassVar[bool] = True
 
     bootstrap_servers: Annotated[
         list[Annotated[str, AfterValidator(_server)]],
@@ -164,6 +165,7 @@ class KafkaSource(KafkaSecurity, Source):
     _registered: Any = PrivateAttr(default=None)
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
     _group: str = PrivateAttr(default_factory=lambda: f"calve-{uuid.uuid4()}")
+    _tells_stream: bool = PrivateAttr(default=False)
 
     def flaws(self) -> list[Flaw]:
         found = [*self.security_flaws(), *self._key_flaws(), *self._schema_flaws(), *self._option_flaws()]
@@ -331,6 +333,12 @@ class KafkaSource(KafkaSecurity, Source):
             total += sizes.get(place, 0) * part.rows // held if held > 0 else 0
         return total
 
+    def streamed(self) -> KafkaSource:
+        """The same topics, whose names the rows tell."""
+        copy = self.model_copy()
+        copy._tells_stream = True
+        return copy
+
     def read(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
         if self.carries_changes:
             return self.read_changes(spark, after, to).drop(*changes.NAMES)
@@ -340,17 +348,35 @@ class KafkaSource(KafkaSecurity, Source):
         names = self._all_columns()
         refuse_clashes(names)
         columns = with_changes(self._value_columns(), carried=self.carries_changes)
+        stream = (changes.STREAM,) if self._tells_stream else ()
         return self._read(spark, after, to, columns, self._changes).select(
-            *(f"`{name.replace('`', '``')}`" for name in (*names.names, *changes.NAMES))
+            *(f"`{name.replace('`', '``')}`" for name in (*names.names, *changes.NAMES, *stream))
         )
 
     def _read(
         self, spark: SparkSession, after: Position, to: Position, columns: Schema, work: Work
     ) -> DataFrame:
-        """What `work` makes of the records, the columns of `metadata` behind it."""
+        """What `work` makes of the records, the columns of `metadata` behind it, and the stream if asked."""
+        if not self._tells_stream:
+            return self._read_with(spark, after, to, columns, work, self.metadata)
+        topic = METADATA["topic"].name
+        found = self._read_with(spark, after, to, columns, work, [*self.metadata, "topic"])
+        if "topic" in self.metadata:
+            return found.withColumn(changes.STREAM, found[topic])
+        return found.withColumnRenamed(topic, changes.STREAM)
+
+    def _read_with(
+        self,
+        spark: SparkSession,
+        after: Position,
+        to: Position,
+        columns: Schema,
+        work: Work,
+        metadata: Sequence[str],
+    ) -> DataFrame:
         from pyspark.sql.types import StructType
 
-        kept: dict[str, str] = {name: METADATA[name].name for name in self.metadata}
+        kept: dict[str, str] = {name: METADATA[name].name for name in metadata}
         made = Schema((*columns.columns, *(METADATA[name] for name in kept)))
         types = StructType.fromJson(made.to_spark_json())
         parts = kafka_position.ranges(after, to)

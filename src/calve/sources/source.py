@@ -57,6 +57,9 @@ class Source(Model, ABC):
     jars: ClassVar[tuple[str, ...]] = ()
     """The components of `jars.lock` that reading needs."""
 
+    has_streams: ClassVar[bool] = False
+    """Whether its rows belong to streams with names of their own, such as topics."""
+
     @abstractmethod
     def columns(self) -> Schema | None:
         """The schema of the rows, if the declaration alone tells it."""
@@ -90,6 +93,10 @@ class Source(Model, ABC):
         raise ConfigurationError(
             f"Cannot read changes from connector '{self.connector}': it does not tell the order of its rows"
         )
+
+    def streamed(self) -> Source:
+        """The same source, whose rows tell their stream in the column `changes.STREAM`."""
+        raise ConfigurationError(f"Cannot route rows by stream: connector '{self.connector}' has no streams")
 
     def acknowledge(self, position: Position) -> None:
         """Everything up to `position` is in the table; the source may forget it."""
