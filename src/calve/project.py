@@ -10,10 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, SkipValidation
 
-from calve import schema
+from calve import changes, schema
 from calve.model import Flaw, Model, Text, suggestion
 from calve.partitioning import refusal
 from calve.schema import Decimal, Primitive, Schema
+from calve.sink import routes
 from calve.sink.declaration import IcebergSink
 from calve.sources.source import Source
 from calve.transforms.transform import Transform
@@ -34,6 +35,13 @@ _OWNED_PREFIXES = {
     "spark.jars.": "Calve brings the jars it needs",
     "spark.sql.catalog.calve": "catalogs are declared with the sink",
 }
+
+
+_DECIDING = {
+    *("namespace", "table", "allowed_tables", "branch", "commit_mode", "key_fields", "order_by"),
+    *("truncate", "change_columns", "overwrite"),
+}
+"""The keys of a sink that decide which rows a batch leaves in which table."""
 
 
 def _master(value: str) -> str:
@@ -137,6 +145,16 @@ class ResolvedPipeline:
     sink_id: str
     enabled: bool
 
+    def fingerprint(self) -> str:
+        """What tells whether the same batch still gives the same rows in the same tables; no secret is in it.
+
+        Keys of the sink that say when and how files are written may change in mid-batch.
+        """
+        parts = [self.source, *self.transforms]
+        told = [one.model_dump(mode="json", by_alias=True, exclude_defaults=True) for one in parts]
+        sink = self.sink.model_dump(mode="json", include=_DECIDING)
+        return routes.fingerprint([type(self.source).connector, *told, sink])
+
 
 class Project(Model):
     """Everything that one file declares."""
@@ -218,6 +236,10 @@ def _pipeline_flaws(parts: Parts, name: str, pipeline: Pipeline) -> Iterator[Fla
             path = ("pipelines", name, "transforms", index, "python")
             yield Flaw(path, "Python code is not allowed; write 'allow_python: true' at the top to allow it")
     source, sink = parts.ends(pipeline)
+    if source and sink:
+        yield from (
+            flaw.under("sinks", pipeline.sink, "config") for flaw in _stream_flaws(sink.config, source)
+        )
     columns = source.config.columns() if source and not pipeline.transforms else None
     if sink and columns:
         yield from (
@@ -233,16 +255,29 @@ def _unknown(path: tuple[str, ...], name: str, known: Mapping[str, object]) -> I
         yield Flaw(path, f"no {kind} is called '{name}'{suggestion(name, known)}")
 
 
+def _stream_flaws(sink: IcebergSink, source: SourceDeclaration) -> Iterator[Flaw]:
+    if sink.template is None or not sink.template.is_by_stream:
+        return
+    if not source.config.has_streams:
+        yield Flaw(("table",), f"'{{stream}}': connector '{source.connector}' has no streams; name a column")
+    columns = source.config.columns()
+    if columns and columns.column(changes.STREAM):
+        why = f"the source has a column '{changes.STREAM}', which is where the stream stands; rename it"
+        yield Flaw(("table",), f"'{{stream}}': {why}")
+
+
 def _column_flaws(sink: IcebergSink, columns: Schema) -> Iterator[Flaw]:
     for key, index, name in sink.columns_named():
         column = columns.column(name)
-        path = (key,) if key == "order_by" else (key, index)
+        path = (key,) if key in ("order_by", "table") else (key, index)
         if column is None:
             yield Flaw(path, f"'{name}' is not a column of the source{suggestion(name, columns.names)}")
         elif not isinstance(column.type, (Primitive, Decimal)):
             yield Flaw(path, f"'{name}' is {column.type.ddl()}; only a single value can stand here")
         elif key == "key_fields" and column.type in (Primitive("float"), Primitive("double")):
             yield Flaw(path, f"'{name}' is {column.type.ddl()}, which cannot tell rows apart")
+        elif key == "table" and column.type not in routes.ROUTABLE:
+            yield Flaw(path, f"'{name}' is {column.type.ddl()}; text or a whole number can name a table")
     yield from _partition_flaws(sink, columns)
 
 
@@ -257,15 +292,21 @@ def _partition_flaws(sink: IcebergSink, columns: Schema) -> Iterator[Flaw]:
 
 
 def _same_writer(parts: Parts) -> Iterator[Flaw]:
-    first: dict[tuple[str, ...], str] = {}
+    known: dict[tuple[str, ...], list[tuple[str, IcebergSink]]] = {}
     for name, pipeline in _known(parts):
         declaration = parts.sinks.get(pipeline.sink)
         if declaration is None or not pipeline.enabled:
             continue
         sink = declaration.config
-        writer = (sink.catalog.spark_name(), sink.namespace, sink.table, sink.branch, sink.sink_id_of(name))
-        other = first.setdefault(writer, name)
-        if other != name:
+        me = (sink.catalog.spark_name(), sink.namespace, sink.branch, sink.sink_id_of(name))
+        others = [other for other, theirs in known.setdefault(me, []) if _may_meet(sink, theirs)]
+        known[me].append((name, sink))
+        if others:
             table = f"{sink.namespace}.{sink.table}"
-            message = f"writes to table '{table}' as '{writer[-1]}', as pipeline '{other}' does"
+            message = f"writes to table '{table}' as '{me[-1]}', as pipeline '{others[0]}' does"
             yield Flaw(("pipelines", name, "sink"), f"{message}; each needs its own 'sink_id'")
+
+
+def _may_meet(one: IcebergSink, other: IcebergSink) -> bool:
+    """Whether both may write to one table; who writes to several may write to any."""
+    return one.table == other.table or one.template is not None or other.template is not None

@@ -12,6 +12,8 @@ from calve.partitioning import PartitionField, SortField
 from calve.sink.declaration import CODECS, IcebergSink
 
 DEFAULTS = {
+    "allowed_tables": [],
+    "max_tables": 1000,
     "branch": "main",
     "sink_id": None,
     "batch_size": 10_000,

@@ -182,7 +182,7 @@ def test_transforms_that_drop_columns_of_changes_are_refused_at_the_start(
     with pytest.raises(ConfigurationError) as caught:
         runner(spark, source, "SELECT id, _op, _ts FROM input").columns(source.start())
     assert str(caught.value) == (
-        "Cannot run the transforms: they drop _order, _unknown, which every change needs; "
+        "Cannot run the transforms: they drop _order, _unknown, which every row needs; "
         "select them too, as in SELECT …, _op, _order, _ts, _unknown FROM input"
     )
     assert caught.value.exit_code == 78

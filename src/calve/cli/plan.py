@@ -61,6 +61,8 @@ def _value(plan: Plan) -> dict[str, Any]:
     return {
         "pipeline": plan.pipeline,
         "table": plan.table,
+        "lead": plan.lead,
+        "tables": plan.tables,
         "catalog": plan.catalog,
         "branch": plan.branch,
         "exists": plan.exists,
@@ -82,7 +84,8 @@ def _start(plan: Plan) -> str | None:
 
 
 def _blocks(plan: Plan) -> Iterator[render.Block]:
-    yield render.Line(f"{plan.pipeline}: {_verdict(plan)} table '{plan.table}' of {plan.catalog}")
+    what = "table" if plan.lead is None else "tables"
+    yield render.Line(f"{plan.pipeline}: {_verdict(plan)} {what} '{plan.table}' of {plan.catalog}")
     yield render.Pairs(dict(_pairs(plan)), indent=2)
     yield render.Line()
 
@@ -94,6 +97,10 @@ def _verdict(plan: Plan) -> str:
 
 
 def _pairs(plan: Plan) -> Iterator[tuple[str, object]]:
+    if plan.lead is not None:
+        yield "listed in", plan.lead
+    if plan.tables:
+        yield "tables", list(plan.tables)
     yield "columns", _columns(plan)
     yield "partition", "what the table has" if plan.partition is None else ", ".join(plan.partition) or "none"
     if plan.sort:

@@ -18,7 +18,7 @@ from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
 from calve.schema import Schema
 from calve.sink import prepare
-from calve.sink.writer import Writer
+from calve.sink.routed import Routed, lead_of, writer_of
 from calve.sources.source import Limits
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ class Plan:
     epoch: int | None = None
     warnings: tuple[str, ...] = ()
     refusal: CalveError | None = None
+    lead: str | None = None
+    """The table that lists the others, where rows go to several."""
+    tables: tuple[str, ...] | None = None
 
     def is_pending(self) -> bool:
         """Whether a run would change something."""
@@ -59,6 +62,7 @@ def declared(pipeline: ResolvedPipeline) -> Plan:
     return Plan(
         pipeline=pipeline.name,
         table=str(prepare.table_name(sink)),
+        lead=str(prepare.table_name(lead_of(sink, pipeline.sink_id))) if sink.template else None,
         catalog=sink.catalog.description(),
         branch=sink.branch,
         columns=None if pipeline.transforms else pipeline.source.columns(),
@@ -111,7 +115,8 @@ def _look(
     found.exists = False
     writer = None
     if tables.is_there(sink.catalog):
-        writer = Writer(spark, sink, pipeline.sink_id, Patience(0), sink_ids)
+        fingerprint = pipeline.fingerprint()
+        writer = writer_of(spark, sink, pipeline.sink_id, Patience(0), sink_ids, fingerprint)
         found.exists = tables.exists(spark, writer.name)
     mark = writer.find(source.identity()) if writer else None
     if writer and mark is None:
@@ -121,13 +126,15 @@ def _look(
     found.position = mark.position if mark else source.start()
     found.columns = runner.columns(found.position)
     _check_creatable(found)
-    if writer and found.exists:
+    if isinstance(writer, Routed):
+        found.tables = tuple(str(writer.table_name(name)) for name in writer.tables)
+    if writer and (found.exists or isinstance(writer, Routed)):
         writer.check(found.columns)
     found.waiting = source.latest(found.position, Limits(sink.max_batch_size)).rows
 
 
 def _check_creatable(found: Plan) -> None:
-    if not found.exists and found.partition is None:
+    if not found.exists and found.partition is None and found.lead is None:
         raise ConfigurationError(
             f"Cannot create table '{found.table}': partitioning is 'table_default' and there is no table; "
             "create the table first, or declare its partitioning"

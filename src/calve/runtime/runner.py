@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Collection
 from contextlib import suppress
@@ -16,8 +17,9 @@ from calve.project import ResolvedPipeline
 from calve.runtime.due import Thresholds, is_due
 from calve.runtime.report import Report
 from calve.runtime.stop import Stop
-from calve.schema import Schema
+from calve.schema import Column, Primitive, Schema
 from calve.sink import refusals
+from calve.sink.routed import Routed, writer_of
 from calve.sink.writer import Writer, columns_of
 from calve.sources.source import Limits, Waiting, with_changes
 
@@ -40,17 +42,22 @@ class Runner:
         once: bool = False,
         declared: Collection[str] = (),
     ) -> None:
-        self._source = pipeline.source
+        template = pipeline.sink.template
+        streams = template is not None and template.is_by_stream
+        self._source = pipeline.source.streamed() if streams else pipeline.source
         self._sink = pipeline.sink
         self._transforms = pipeline.transforms
         self._sink_id = pipeline.sink_id
+        self._declaration = pipeline.fingerprint()
         self._spark = spark
         self._stop = stop
         self._report = report
         self._once = once
         self._declared = declared
         takes_changes = self._sink.commit_mode == "upsert" or self._source.carries_changes
-        self._carried = changes.NAMES if takes_changes else ()
+        self._takes_changes = takes_changes
+        stream = (changes.STREAM,) if streams else ()
+        self._carried = (*changes.NAMES, *stream) if takes_changes else stream
         self._limits = Limits(self._sink.max_batch_size)
         self._thresholds = Thresholds(
             self._sink.batch_size, self._sink.flush_interval_secs, self._sink.minimum_size
@@ -62,13 +69,17 @@ class Runner:
     def run(self) -> None:
         """Run until the source has ended, the end is asked for or, with `once`, nothing is waiting."""
         with suppress(Abandoned):
-            writer = Writer(self._spark, self._sink, self._sink_id, self._patience, self._declared)
-            self._report.update(table=str(writer.name))
+            names = (self._sink_id, self._patience, self._declared, self._declaration)
+            writer = writer_of(self._spark, self._sink, *names)
+            self._report.update(table=writer.told)
             after = self._open(writer)
             if after is not None:
                 self._loop(writer, after)
 
-    def _loop(self, writer: Writer, after: Position) -> None:
+    def _loop(self, writer: Writer | Routed, after: Position) -> None:
+        if writer.owed is not None and not self._stop.is_requested():
+            # What an earlier life began has its bounds from there; it may be any number of bytes.
+            after = self._batch(writer, after, Waiting(writer.owed, 0, sys.maxsize, more=True))
         while not self._stop.is_requested():
             crash.point("plan.before")
             waiting = self._waiting(after)
@@ -82,14 +93,14 @@ class Runner:
             else:
                 self._stop.wait(POLL)
 
-    def _open(self, writer: Writer) -> Position | None:
+    def _open(self, writer: Writer | Routed) -> Position | None:
         """Find out where to begin and take the epoch; None if there is nothing to do."""
         identity = self._patience.keep_trying(self._source.identity)
         mark = self._patience.keep_trying(lambda: writer.find(identity))
         if mark is None:
             self.check_same_table(writer)
         start = mark.position if mark else self._patience.keep_trying(self._source.start)
-        if not self._is_worth_opening(start):
+        if writer.owed is None and not self._is_worth_opening(start):
             return None
         columns = self._patience.keep_trying(lambda: self.columns(start))
         held = writer.open(identity, start, columns)
@@ -97,13 +108,13 @@ class Runner:
         self._report.remember(self._place(writer), str(writer.uuid))
         return held.position
 
-    def check_same_table(self, writer: Writer) -> None:
+    def check_same_table(self, writer: Writer | Routed) -> None:
         """Refuse a table without a mark where an earlier run has written to another one of that name."""
         known = self._report.status.uuids.get(self._place(writer), writer.uuid)
         if writer.uuid is not None and known != writer.uuid:
             raise refusals.other_table(writer.name, self._sink_id)
 
-    def _place(self, writer: Writer) -> str:
+    def _place(self, writer: Writer | Routed) -> str:
         return f"{writer.name} in {self._sink.catalog.description()}"
 
     def _is_worth_opening(self, start: Position) -> bool:
@@ -130,7 +141,9 @@ class Runner:
         """A batch without rows, NOT NULL where the table is: with changes, rows that are gone hold NULLs."""
         from pyspark.sql.types import StructType
 
-        columns = with_changes(declared, carried=False) if self._carried else declared
+        columns = with_changes(declared, carried=False) if self._takes_changes else declared
+        if changes.STREAM in self._carried:
+            columns = Schema((*columns.columns, Column(changes.STREAM, Primitive("string"), nullable=False)))
         return self._spark.createDataFrame([], StructType.fromJson(columns.to_spark_json()))
 
     def _waiting(self, after: Position) -> Waiting:
@@ -144,12 +157,13 @@ class Runner:
     def _is_last(self, waiting: Waiting) -> bool:
         return waiting.ended or (self._once and not waiting.more)
 
-    def _batch(self, writer: Writer, after: Position, waiting: Waiting) -> Position:
+    def _batch(self, writer: Writer | Routed, after: Position, waiting: Waiting) -> Position:
         """Run one batch; returns the position behind it."""
         begun = time.monotonic()
         self._in_flight = True
         staged = self._patience.keep_trying(lambda: self._stage(writer, after, waiting))
         if staged.is_empty and begun - self._committed < REFRESH:
+            staged.release()
             self._in_flight = False
             return waiting.to
         written = time.monotonic()
@@ -172,13 +186,13 @@ class Runner:
         crash.point("batch.end")
         return waiting.to
 
-    def _stage(self, writer: Writer, after: Position, waiting: Waiting) -> Staged:
+    def _stage(self, writer: Writer | Routed, after: Position, waiting: Waiting) -> Staged:
         frame = self._frame(after, waiting.to)
         crash.point("read.after")
         return writer.stage(frame, waiting.rows, waiting.bytes)
 
     def _frame(self, after: Position, to: Position) -> DataFrame:
-        read = self._source.read_changes if self._carried else self._source.read
+        read = self._source.read_changes if self._takes_changes else self._source.read
         return self._transformed(read(self._spark, after, to))
 
     def _transformed(self, frame: DataFrame) -> DataFrame:
@@ -194,10 +208,10 @@ class Runner:
 
 
 def refuse_lost(carried: Collection[str], columns: Collection[str]) -> None:
-    """Raise ConfigurationError where the transforms dropped a column that changes are known by."""
+    """Raise ConfigurationError where the transforms dropped a column that rows are known by."""
     lost = [name for name in carried if name not in columns]
     if lost:
         raise ConfigurationError(
-            f"Cannot run the transforms: they drop {', '.join(lost)}, which every change needs; "
+            f"Cannot run the transforms: they drop {', '.join(lost)}, which every row needs; "
             f"select them too, as in SELECT …, {', '.join(carried)} FROM input"
         )

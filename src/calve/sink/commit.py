@@ -60,13 +60,19 @@ class Committer:
             raise refusals.edited(self.table.name, self.sink_id)
         return mark
 
-    def fence(self, source: str, start: Position) -> Mark:
+    def fence(self, source: str, start: Position, accept: Callable[[Mark], Mark] = lambda mark: mark) -> Mark:
         """Take the next epoch, so that no older writer can commit any more.
 
-        The position stays where the table's mark has it; `start` is used where the table has none.
+        The position stays where the table's mark has it; `start` is used where the table has none. `accept`
+        judges the mark of the very base that is swapped, and may move its position.
         """
         crash.point("start.before_fence")
-        return self._take_epoch(source, start, lambda base: self.seen(source, base), {})
+
+        def seen(base: Metadata) -> Mark | None:
+            mark = self.seen(source, base)
+            return mark and accept(mark)
+
+        return self._take_epoch(source, start, seen, {})
 
     def decide_start(self, source: str, to: Position, reason: str, shown: Mark | None) -> Mark:
         """Take the next epoch at `to`: what an operator has decided who was shown the mark `shown`."""

@@ -10,6 +10,8 @@ from pydantic import AfterValidator, Field
 from calve.catalogs import Catalog
 from calve.model import Duration, Flaw, Model, Size, Text
 from calve.partitioning import PartitionField, SortField, partition_field, sort_fields
+from calve.sink import routes
+from calve.sink.routes import Confinement, Template
 from calve.stores import S3, Azure, Gcs
 
 CODECS: dict[str, tuple[str, ...]] = {
@@ -59,6 +61,14 @@ def _matching(pattern: str, message: str) -> AfterValidator:
 def _version(value: int) -> int:
     if value not in (2, 3):
         raise ValueError("expected one of 2, 3")
+    return value
+
+
+def _table(value: str) -> str:
+    if routes.is_template(value):
+        routes.template(value)
+    elif not re.fullmatch(r"[\w-]+", value):
+        raise ValueError("not the name of a table; use letters, digits, '_' and '-'")
     return value
 
 
@@ -118,8 +128,16 @@ class IcebergSink(Model):
     namespace: Namespace
     """The namespace of the table; it is created if it is not there. Levels are divided by dots."""
 
-    table: TableName
-    """The name of the table; it is created if it is not there."""
+    table: Annotated[str, AfterValidator(_table)]
+    """The name of the table; it is created if it is not there. With columns in it, such as
+    `orders_{region}`, or the stream of the source, such as `raw_{stream}`, each row goes to the table that
+    its values name."""
+
+    allowed_tables: list[TableName] = Field(default_factory=list)
+    """The tables that rows may go to where `table` has columns in it. Left out: all that begin like it."""
+
+    max_tables: int = Field(default=1000, ge=1)
+    """How many tables rows may go to where `table` has columns in it."""
 
     branch: Branch = "main"
     """The branch of the table to write to."""
@@ -242,6 +260,15 @@ class IcebergSink(Model):
         """Who writes when `pipeline` uses this sink."""
         return self.sink_id or pipeline
 
+    @property
+    def template(self) -> Template | None:
+        """What names the tables, where there are several."""
+        return routes.template(self.table) if routes.is_template(self.table) else None
+
+    def confinement(self, template: Template) -> Confinement:
+        """The names that rows may be routed to."""
+        return Confinement(template, frozenset(self.allowed_tables), self.max_tables)
+
     def partition_fields_declared(self) -> tuple[PartitionField, ...] | None:
         """The declared partition fields; None for whatever the table has."""
         if self.partition_by:
@@ -267,6 +294,7 @@ class IcebergSink(Model):
         ]
         found += [("key_fields", i, name) for i, name in enumerate(self.key_fields)]
         found += [("order_by", 0, self.order_by)] if self.order_by else []
+        found += [("table", 0, name) for name in self.template.columns] if self.template else []
         sorts = [(i, field.column) for i, text in enumerate(self.sort_by) for field in sort_fields(text)]
         return found + [("sort_by", i, name) for i, name in sorts]
 
@@ -277,6 +305,7 @@ class IcebergSink(Model):
             *self._partition_flaws(),
             *self._repeated(),
             *self._mode_flaws(),
+            *self._route_flaws(),
             *self._size_flaws(),
             *_owned("table_properties", self.table_properties, _TABLE_PROPERTIES, _TABLE_PREFIXES),
             *_owned("snapshot_properties", self.snapshot_properties, _SUMMARY_PROPERTIES, _SUMMARY_PREFIXES),
@@ -314,7 +343,8 @@ class IcebergSink(Model):
         for key, index, name in self.columns_named():
             kind = partition_field(self.partition_by[index]).kind if key == "partition_by" else ""
             if (key, kind, name) in seen:
-                found.append(Flaw((key, index), f"uses column '{name}' again"))
+                path = ("table",) if key == "table" else (key, index)
+                found.append(Flaw(path, f"uses column '{name}' again"))
             seen.add((key, kind, name))
         return found
 
@@ -335,6 +365,33 @@ class IcebergSink(Model):
             found += self._without_effect("overwrite_conflicts", "commit_mode: overwrite")
         if self.schema_evolution != "full":
             found += self._without_effect("renames", "schema_evolution: full")
+        return found
+
+    def _route_flaws(self) -> list[Flaw]:
+        template = self.template
+        if template is None:
+            keys = ("allowed_tables", "max_tables")
+            return [flaw for key in keys for flaw in self._without_effect(key, "table: …{column}")]
+        found = []
+        if not template.is_confined and not self.allowed_tables:
+            message = "could name any table of the namespace; begin it with letters, or list 'allowed_tables'"
+            found.append(Flaw(("table",), message))
+        names = self.confinement(template)
+        for index, name in enumerate(self.allowed_tables):
+            if why := names.refusal(name):
+                why = f"'{self.table}' never names it" if why == routes.EMPTY else why
+                found.append(Flaw(("allowed_tables", index), f"'{name}' cannot be: {why}"))
+        return [*found, *self._routed_upsert_flaws(template)]
+
+    def _routed_upsert_flaws(self, template: Template) -> list[Flaw]:
+        """An upsert finds the old row of a key only in the table that its new row goes to."""
+        if self.commit_mode != "upsert":
+            return []
+        loose = [name for name in template.columns if name not in self.key_fields]
+        why = "'commit_mode: upsert' needs it in 'key_fields', or a row whose value changes is in two tables"
+        found = [Flaw(("table",), f"'{name}': {why}") for name in loose]
+        if self.truncate == "delete" and template.columns:
+            found.append(Flaw(("truncate",), "the source does not say which of the tables it means"))
         return found
 
     def _size_flaws(self) -> list[Flaw]:

@@ -11,9 +11,11 @@ from calve.iceberg.catalog import Catalog
 from calve.iceberg.name import TableName, quoted
 from calve.iceberg.stage import Staged
 from calve.iceberg.table import Metadata, Table
+from calve.model import suggestion
 from calve.partitioning import SortField
 from calve.schema import Schema
 from calve.sink.declaration import IcebergSink
+from calve.sink.routes import ROUTABLE, Template
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -87,6 +89,20 @@ def table_columns(columns: Schema, sink: IcebergSink) -> Schema:
         )
     held = tuple(replace(one, nullable=False) if one.name in keys else one for one in columns.columns)
     return Schema((*held, *(changes.KEPT.columns if sink.change_columns else ())))
+
+
+def check_routes(columns: Schema, template: Template, tables: str) -> None:
+    """Refuse rows that lack a column which names their table, or in which it cannot."""
+    for name in template.columns:
+        column = columns.column(name)
+        if column is None:
+            meant = suggestion(name, columns.names)
+            raise ConfigurationError(f"Cannot route rows to '{tables}': they have no column '{name}'{meant}")
+        if column.type not in ROUTABLE:
+            raise ConfigurationError(
+                f"Cannot route rows to '{tables}': column '{name}' is {column.type.ddl()}; text or a whole "
+                "number can name a table"
+            )
 
 
 def check_count(counted: int, staged: Staged, table: Table) -> None:

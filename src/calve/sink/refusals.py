@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
 from calve.errors import ConfigurationError, DataRefused, Fenced, StartRefused, Unavailable
 from calve.iceberg.name import TableName
-from calve.position import MARK_LIMIT, Mark
+from calve.position import MARK_LIMIT, Mark, Position
+from calve.sink.routes import Unrouted
+
+_LONGEST = 300
 
 
 def unreadable(table: TableName, sink_id: str, why: str) -> StartRefused:
@@ -76,6 +82,77 @@ def other_table(table: TableName, sink_id: str) -> StartRefused:
         f"Cannot start '{sink_id}' on table '{table}': it was dropped and created again since the last run, "
         "and the new one has no mark"
     )
+
+
+def one_of_several(table: TableName, sink_id: str) -> StartRefused:
+    """The mark tells of a batch of several tables, and the declaration names one table."""
+    return StartRefused(
+        f"Cannot continue table '{table}': '{sink_id}' wrote it as one of several tables, and now it is to "
+        "be the only one; set another 'sink_id', or decide where it begins"
+    )
+
+
+def one_alone(table: TableName, sink_id: str) -> StartRefused:
+    """The mark tells of a single table, and the declaration names several."""
+    return StartRefused(
+        f"Cannot continue table '{table}': '{sink_id}' wrote it as its only table, and now it is to be one "
+        "of several; set another 'sink_id', or decide where all of them begin"
+    )
+
+
+def unlisted(table: TableName, sink_id: str, lead: TableName) -> StartRefused:
+    """The table was written, and the list of tables does not have it."""
+    return StartRefused(
+        f"Cannot write to table '{table}': it has a mark of '{sink_id}' and is not listed in table '{lead}', "
+        "as after dropping that one or rolling it back"
+    )
+
+
+def ends_differ(lead: TableName, tables: Iterable[str]) -> StartRefused:
+    """The tables that have the interrupted batch do not say the same of it."""
+    return StartRefused(
+        f"Cannot finish the batch that was interrupted behind the mark of table '{lead}': tables "
+        f"{_listed(tables)} have it and do not agree where it ends"
+    )
+
+
+def other_declaration(lead: TableName, tables: Iterable[str]) -> StartRefused:
+    """The interrupted batch was begun with another declaration."""
+    return StartRefused(
+        f"Cannot finish the batch that was interrupted behind the mark of table '{lead}': tables "
+        f"{_listed(tables)} have it already, and the source, the transforms or the routes were changed "
+        "since; run once with the declaration as it was, or let those tables keep what they have",
+        decision="--accept-routes",
+    )
+
+
+def other_routes(lead: TableName, differing: Mapping[str, tuple[int, int]]) -> StartRefused:
+    """The interrupted batch routes its rows otherwise when it is read again."""
+    table, (had, now) = sorted(differing.items())[0]
+    return StartRefused(
+        f"Cannot finish the batch that was interrupted behind the mark of table '{lead}': table '{table}' "
+        f"has {had} rows of it and would get {now} now, so rows are routed otherwise than before; make the "
+        "source and the transforms give the same rows again, or let those tables keep what they have",
+        decision="--accept-routes",
+    )
+
+
+def unrouted(tables: str, found: Sequence[Unrouted], behind: Position) -> DataRefused:
+    """Rows of a batch that go nowhere."""
+    first, rows = found[0], sum(one.rows for one in found)
+    name = "no table" if first.name is None else f"table '{first.name}'"
+    place = json.dumps(behind)
+    place = place if len(place) <= _LONGEST else place[: _LONGEST - 1] + "…"
+    return DataRefused(
+        f"Cannot route {rows} rows to '{tables}': {name}: {first.why}; they are in the batch behind {place}, "
+        "of which nothing was committed"
+    )
+
+
+def _listed(tables: Iterable[str]) -> str:
+    names = sorted(tables)
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(f"'{name}'" for name in names[:5]) + more
 
 
 def stale(table: TableName) -> Unavailable:

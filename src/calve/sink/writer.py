@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from calve.iceberg.table import Table
 from calve.patience import Patience
 from calve.position import Mark, Position
 from calve.schema import Schema
-from calve.sink import batch, prepare
+from calve.sink import batch, prepare, refusals, routes
 from calve.sink.commit import Committer
 from calve.sink.declaration import IcebergSink
 from calve.sink.delta import Delta
@@ -28,7 +28,10 @@ _ROWS_OF_ONE_TASK = 50_000
 
 
 class Writer:
-    """One life of a sink."""
+    """One life of a sink that writes to one table."""
+
+    owed: Position | None = None
+    """Where the batch ends that an earlier life left unfinished: never, where a commit is all of a batch."""
 
     def __init__(
         self,
@@ -37,9 +40,13 @@ class Writer:
         sink_id: str,
         patience: Patience,
         declared: Collection[str] = (),
+        accept: Callable[[Mark], Mark] | None = None,
     ) -> None:
+        """`accept` judges the mark that a start builds on; by default one of a single table."""
         self.sink = sink
         self.name = prepare.table_name(sink)
+        self.told = str(self.name)
+        self._accept = accept or self._alone
         self._spark = spark
         self._sink_id = sink_id
         self._declared = declared
@@ -54,15 +61,20 @@ class Writer:
     def find(self, source: str) -> Mark | None:
         """The mark of the table, if the table is there; nothing is written."""
         if self._catalog.has_table(self.name):
-            return self._use(self._catalog.load(self.name)).seen(source)
+            mark = self._use(self._catalog.load(self.name)).seen(source)
+            return mark and self._accept(mark)
         return None
 
-    def open(self, source: str, start: Position, columns: Schema) -> Mark:
-        """Create the table if it is not there, refuse it if it does not fit, and take the next epoch."""
+    def open(self, source: str, start: Position, columns: Schema, check: bool = True) -> Mark:
+        """Create the table if it is not there, refuse it if it does not fit, and take the next epoch.
+
+        Without `check` the table need not fit, because no row will be written to it.
+        """
         if self._table is None:
             self._use(prepare.create(self._catalog, self.sink, prepare.table_columns(columns, self.sink)))
-        self.check(columns)
-        mark = self.committer.fence(source, start)
+        if check:
+            self.check(columns)
+        mark = self.committer.fence(source, start, self._accept)
         if self._tombstones:
             self._tombstones.open(source, start, prepare.table_columns(columns, self.sink))
         return mark
@@ -125,6 +137,11 @@ class Writer:
     def committer(self) -> Committer:
         assert self._committer is not None, "the table is not open"
         return self._committer
+
+    def _alone(self, mark: Mark) -> Mark:
+        if routes.is_bounds(mark.position):
+            raise refusals.one_of_several(self.name, self._sink_id)
+        return mark
 
     def _use(self, table: Table) -> Committer:
         self._table = table

@@ -1,0 +1,379 @@
+"""A sink at work on several tables: the lead lists them, and holds the position.
+
+A batch is committed table by table, the lead last. A table is listed before it is written to, and the mark of
+each table has the bounds of its last batch, so that a start can tell which of them have one that the lead
+does not have yet.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from typing import TYPE_CHECKING
+
+from calve import changes, position
+from calve.errors import CalveError, Unavailable
+from calve.iceberg.failures import translated
+from calve.iceberg.lookup import rows_at
+from calve.iceberg.name import TableName, quoted
+from calve.iceberg.stage import NOTHING, Staged
+from calve.iceberg.table import Table
+from calve.patience import Patience
+from calve.position import Mark, Position
+from calve.schema import Schema
+from calve.sink import batch, prepare, refusals, routes
+from calve.sink.declaration import IcebergSink
+from calve.sink.routes import LIST, SINCE, TABLE, Bounds, Doubt, Sorted, Template, Unrouted
+from calve.sink.writer import Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame, SparkSession
+
+_ROUTE = "_calve_route"
+_NEEDED = "_calve_needed"
+_SHOWN = routes.LONGEST + 72
+_PLAIN: dict[str, object] = {
+    "partitioning": "none",
+    "partition_fields": [],
+    "partition_by": [],
+    "sort_by": [],
+    "commit_mode": "append",
+    "key_fields": [],
+    "order_by": None,
+    "change_columns": False,
+}
+
+
+def writer_of(
+    spark: SparkSession,
+    sink: IcebergSink,
+    sink_id: str,
+    patience: Patience,
+    declared: Collection[str] = (),
+    declaration: str = "",
+) -> Writer | Routed:
+    """What writes to the table or the tables of `sink`; `declaration` tells one declaration from another."""
+    if sink.template is None:
+        return Writer(spark, sink, sink_id, patience, declared)
+    return Routed(spark, sink, sink_id, patience, declared, declaration)
+
+
+def lead_of(sink: IcebergSink, sink_id: str) -> IcebergSink:
+    """The sink that writes the list of the tables of `sink`."""
+    # Iceberg refuses properties of columns that a table does not have.
+    properties = {key: value for key, value in sink.table_properties.items() if ".column." not in key}
+    own = {"table": f"{sink_id}{routes.LEAD}", "table_properties": properties}
+    return sink.model_copy(update={**own, **_PLAIN})
+
+
+def one_of(sink: IcebergSink, table: str) -> IcebergSink:
+    """The sink that writes to one of the tables of `sink`."""
+    return sink.model_copy(update={"table": table})
+
+
+def listed(spark: SparkSession, lead: Table, branch: str) -> list[str]:
+    """The tables that the lead has."""
+    head = lead.metadata().head(branch)
+    if head is None:
+        return []
+    with translated(f"read table '{lead.name}'"):
+        rows = rows_at(spark, lead, head.snapshotId()).select(TABLE).distinct().collect()
+    return sorted(row[0] for row in rows)
+
+
+@dataclass(frozen=True)
+class Shares(Staged):
+    """A batch as it is staged for each table, and how many of its rows were routed there."""
+
+    parts: Mapping[str, Staged] = field(default_factory=dict)
+    routed: Mapping[str, int] = field(default_factory=dict)
+    is_owed: bool = False
+    frame: DataFrame | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is to be committed; what the lead lacks of an earlier life always is."""
+        return not self.is_owed and all(part.is_empty for part in self.parts.values())
+
+    @property
+    def counts(self) -> dict[str, float]:
+        total: Counter[str] = Counter()
+        for part in self.parts.values():
+            total.update(part.counts)
+        return dict(total)
+
+    def release(self) -> None:
+        for part in self.parts.values():
+            part.release()
+        if self.frame is not None:
+            self.frame.unpersist()
+
+
+class Routed:
+    """One life of a sink that writes to several tables."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        sink: IcebergSink,
+        sink_id: str,
+        patience: Patience,
+        declared: Collection[str],
+        declaration: str,
+    ) -> None:
+        assert sink.template is not None, "a sink of one table"
+        self.sink = sink
+        self.told = str(prepare.table_name(sink))
+        self.owed: Position | None = None
+        self._template: Template = sink.template
+        self._confinement = sink.confinement(self._template)
+        self._spark = spark
+        self._sink_id = sink_id
+        self._patience = patience
+        self._declared = declared
+        self._declaration = declaration
+        self._lead = Writer(spark, lead_of(sink, sink_id), sink_id, patience, declared)
+        self._writers: dict[str, Writer] = {}
+        self._listed: list[str] = []
+        self._known: frozenset[str] = frozenset()
+        self._having: dict[str, Bounds] = {}
+        self._source = ""
+        self._columns = Schema(())
+        self._life = 0
+
+    @property
+    def name(self) -> TableName:
+        """The lead's name."""
+        return self._lead.name
+
+    @property
+    def uuid(self) -> str | None:
+        """The lead's UUID."""
+        return self._lead.uuid
+
+    @property
+    def tables(self) -> list[str]:
+        """The tables that the lead lists."""
+        return self._listed
+
+    def find(self, source: str) -> Mark | None:
+        """The lead's mark, if it is there and an interrupted batch can be finished; nothing is written."""
+        mark = self._lead.find(source)
+        if self._lead.uuid is None:
+            return None
+        self._listed = self._read_list()
+        self._writers = {name: self._writer(name) for name in self._listed}
+        marks = {name: writer.find(source) for name, writer in self._writers.items()}
+        if mark is not None:
+            self._owe(mark.position, {name: one for name, one in marks.items() if one is not None})
+        return mark
+
+    def check(self, columns: Schema) -> None:
+        """Refuse tables that do not fit the declaration."""
+        prepare.check_routes(columns, self._template, self.told)
+        for name, writer in self._writers.items():
+            if writer.uuid is not None and self._confinement.refusal(name) is None:
+                writer.check(columns)
+
+    def open(self, source: str, start: Position, columns: Schema) -> Mark:
+        """Take the next epoch of the lead and then of every table it lists, and see which are ahead of it.
+
+        A table that is listed and not there is created: an older process may be about to do so.
+        """
+        prepare.check_routes(columns, self._template, self.told)
+        lead = self._lead.open(source, start, LIST)
+        self._source, self._columns, self._life = source, columns, lead.epoch
+        self._listed = self._patience.keep_trying(self._read_list)
+        self._known, self._writers = frozenset(self._listed), {}
+        marks = {name: self._open(name, lead.position) for name in self._listed}
+        self._owe(lead.position, {name: mark for name, mark in marks.items() if mark is not None})
+        return lead
+
+    def stage(self, frame: DataFrame, rows: int, size: int = 0) -> Staged:
+        """Write the rows of `frame` as files of the tables they go to; new tables are listed and opened."""
+        routed = frame.withColumn(_ROUTE, self._route(frame)).persist()
+        try:
+            return self._staged(routed, size)
+        except BaseException:
+            routed.unpersist()
+            raise
+
+    def commit(self, staged: Staged, to: Position) -> Mark:
+        """Commit what was staged to one table after the other, and then the position to the lead."""
+        assert isinstance(staged, Shares), "staged by another writer"
+        after = routes.fingerprint(self._at())
+        try:
+            for name, part in sorted(staged.parts.items()):
+                if not part.is_empty:
+                    bounds = Bounds(after, to, self._declaration, staged.routed[name], self._life)
+                    self._writers[name].commit(part, bounds.dump())
+            mark = self._lead.commit(NOTHING, to)
+        finally:
+            staged.release()
+        self._having, self.owed = {}, None
+        return mark
+
+    def _read_list(self) -> list[str]:
+        return listed(self._spark, self._lead.table, self.sink.branch)
+
+    def _at(self) -> Position:
+        """The position of the lead, where every batch begins until it is committed."""
+        held = self._lead.committer.held
+        assert held is not None, "the lead is not open"
+        return held.position
+
+    def _staged(self, routed: DataFrame, size: int) -> Shares:
+        found = self._sorted(routed)
+        self._take_unrouted(found.unrouted)
+        differing = routes.differing(self._having, found.tables)
+        if differing:
+            raise refusals.other_routes(self.name, differing)
+        self._add([name for name in found.tables if name not in self._writers])
+        parts: dict[str, Staged] = {}
+        total = sum(found.tables.values())
+        try:
+            for name, count in found.tables.items():
+                if name not in self._having:
+                    parts[name] = self._writers[name].stage(
+                        self._rows(routed, name), count, size * count // total
+                    )
+                    self._check_count(parts[name], name, count)
+        except BaseException:
+            for part in parts.values():
+                part.release()
+            raise
+        return Shares(
+            tuple(file for part in parts.values() for file in part.files),
+            sum(part.rows for part in parts.values()),
+            sum(part.bytes for part in parts.values()),
+            found.dropped + sum(part.dropped for part in parts.values()),
+            parts,
+            found.tables,
+            self.owed is not None,
+            routed,
+        )
+
+    def _check_count(self, part: Staged, name: str, count: int) -> None:
+        """Refuse to commit where rows were read twice and differed."""
+        if self.sink.commit_mode != "upsert" and part.rows + part.dropped != count:
+            raise Unavailable(
+                f"Cannot commit to table '{self.table_name(name)}': {count} rows were routed to it, "
+                f"{part.rows + part.dropped} were written"
+            )
+
+    def _sorted(self, routed: DataFrame) -> Sorted:
+        """The batch by its tables, in one pass; more names than may be are not fetched."""
+        from pyspark.sql import functions as f
+
+        name = f.substring(_ROUTE, 1, _SHOWN).alias(_ROUTE)
+        counts = routed.groupBy(name, self._is_needed(routed).alias(_NEEDED)).agg(f.count("*"))
+        with translated(f"route rows to '{self.told}'"):
+            rows = counts.limit(2 * self._confinement.most + 3).collect()
+        return routes.sort([tuple(row) for row in rows], self._confinement, self._listed)
+
+    def _is_needed(self, routed: DataFrame) -> Expression:
+        """Whether a table takes anything from a row; those that none does need no route."""
+        from pyspark.sql import functions as f
+
+        if self.sink.commit_mode != "upsert":
+            return batch.is_row(routed, self.sink.change_columns)
+        return ~batch.is_truncate() if self.sink.truncate == "ignore" else f.lit(True)
+
+    def _take_unrouted(self, found: Collection[Unrouted]) -> None:
+        """What becomes of rows that go nowhere: they stop the pipeline."""
+        if found:
+            raise refusals.unrouted(self.told, list(found), self._at())
+
+    def _route(self, frame: DataFrame) -> Expression:
+        """The name of a row's table; NULL where one of its values is. A dot leads into a struct."""
+        from pyspark.sql import functions as f
+
+        names = [changes.STREAM if name == routes.STREAM else name for name in self._template.fields]
+        parts: list[Expression] = [f.lit(self._template.literals[0])]
+        for name, literal in zip(names, self._template.literals[1:], strict=True):
+            place = quoted(name) if name in frame.columns else ".".join(map(quoted, name.split(".")))
+            parts += [f.col(place).cast("string"), f.lit(literal)]
+        return reduce(f.concat, parts)
+
+    def _rows(self, routed: DataFrame, name: str) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        return routed.where(f.col(_ROUTE) == name).drop(_ROUTE, changes.STREAM)
+
+    def _add(self, names: Collection[str]) -> None:
+        """List new tables in the lead, and open them: never the other way round.
+
+        Whoever takes the lead's next epoch then knows every table that this life may write to.
+        """
+        unknown = sorted(set(names) - set(self._listed))
+        if unknown:
+            self._lead.commit(self._lead.stage(self._entries(unknown), len(unknown)), self._at())
+            self._listed = sorted({*self._listed, *unknown})
+        for name in sorted(names):
+            self._open(name, self._at())
+
+    def _entries(self, names: Collection[str]) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        rows = self._spark.createDataFrame([(name,) for name in names], f"{TABLE} STRING NOT NULL")
+        return rows.withColumn(SINCE, f.current_timestamp())
+
+    def _open(self, name: str, at: Position) -> Mark | None:
+        """Take the next epoch of a table; None where there is none and the declaration names it no more."""
+        writer = self._writer(name)
+        self._patience.keep_trying(lambda: writer.find(self._source))
+        is_named = self._confinement.refusal(name) is None
+        if writer.uuid is None and not is_named:
+            return None
+        fresh = Bounds.fresh(at, self._declaration, self._life)
+        mark = writer.open(self._source, fresh.dump(), self._columns, check=is_named)
+        self._writers[name] = writer
+        return mark
+
+    def _writer(self, name: str) -> Writer:
+        sink = one_of(self.sink, name)
+        return Writer(
+            self._spark, sink, self._sink_id, self._patience, self._declared, partial(self._accepted, name)
+        )
+
+    def _accepted(self, name: str, mark: Mark) -> Mark:
+        """The mark of a table as this life takes it over; refused where a later life, or none, wrote it."""
+        bounds = self._bounds(name, mark)
+        if self._life == 0:
+            return mark
+        is_ours = name in self._known or bounds.is_fresh
+        if bounds.life > self._life or not is_ours:
+            raise self._overtaken(name, mark)
+        taken = replace(bounds, life=self._life)
+        return mark.moved(position=taken.dump(), commit=mark.commit, above=mark.above)
+
+    def _bounds(self, name: str, mark: Mark) -> Bounds:
+        try:
+            return routes.bounds(mark.position)
+        except ValueError as error:
+            raise refusals.one_alone(self.table_name(name), self._sink_id) from error
+
+    def _overtaken(self, name: str, mark: Mark) -> CalveError:
+        held = self._lead.committer.held
+        lead = self._lead.table.refresh().mark(position.property_name(self._sink_id, self.sink.branch))
+        if lead != held:
+            return refusals.fenced(self.name, self._sink_id, held, lead)
+        return refusals.unlisted(self.table_name(name), self._sink_id, self.name)
+
+    def table_name(self, name: str) -> TableName:
+        """One of the tables by its whole name."""
+        return replace(self.name, table=name)
+
+    def _owe(self, lead: Position, marks: Mapping[str, Mark]) -> None:
+        """Find the tables that are ahead of the lead; refuse a batch that cannot be finished."""
+        having = routes.ahead(lead, {name: self._bounds(name, mark) for name, mark in marks.items()})
+        found = routes.doubt(having, self._declaration)
+        if found is Doubt.ENDS:
+            raise refusals.ends_differ(self.name, having)
+        if found is Doubt.DECLARATION:
+            raise refusals.other_declaration(self.name, having)
+        self._having = having
+        self.owed = next((one.to for one in having.values()), None)
