@@ -154,6 +154,9 @@ def kafka(identity="x", **offsets):
         (kafka(p0=2), kafka("y", p0=2), ["topic 't' (x) partition 0 stood at 2 and is gone"]),
         ({"cutoff": 9, "forgotten": 1}, {"cutoff": 8, "forgotten": 1}, ["cutoff went from 9 back to 8"]),
         ({"anything": 2}, {"anything": 1}, []),
+        ({"to": {"row": 2}, "life": 1, "rows": 9}, {"to": {"row": 3}, "life": 1, "rows": 1}, []),
+        ({"to": {"row": 2}, "life": 1}, {"to": {"row": 1}, "life": 2}, ["row went from 2 back to 1"]),
+        ({"to": {"row": 2}, "life": 2}, {"to": {"row": 2}, "life": 1}, ["life went from 2 back to 1"]),
     ],
 )
 def test_positions_are_compared_as_their_source_means_them(before, after, expected):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from calve.catalogs import Catalog
 from calve.errors import UsageError
@@ -12,6 +12,7 @@ from calve.model import suggestion
 from calve.project import Project, ResolvedPipeline
 from calve.sink.declaration import IcebergSink
 from calve.sink.prepare import table_name
+from calve.sink.routes import LEAD
 from calve.sources.source import Source
 
 
@@ -22,6 +23,8 @@ class ChosenTable:
     catalog: Catalog
     name: TableName
     branch: str = "main"
+    lists: bool = False
+    """Whether it lists the tables that rows are routed to."""
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
@@ -73,17 +76,33 @@ def sink(project: Project, name: str) -> IcebergSink:
 
 def table(project: Project, text: str, sink_name: str | None = None) -> ChosenTable:
     """The table that `text` names: `namespace.table`, or `table` alone where only one sink's is called so."""
-    sinks = [sink(project, name) for name in ([sink_name] if sink_name else project.sinks)]
-    declared = {one.name: one for one in map(_table_of, sinks)}
-    found = [one for name, one in declared.items() if text in (str(name), name.table)]
+    sinks = {name: sink(project, name) for name in ([sink_name] if sink_name else project.sinks)}
+    named = [pair for name, one in sinks.items() for pair in _tables_of(project, name, one, text)]
+    declared = {one.name: one for _, one in named}
+    found = list({one.name: one for names, one in named if text in names}.values())
     if len(found) > 1:
         names = ", ".join(sorted({str(one.name) for one in found}))
         raise UsageError(f"Cannot tell which table '{text}' is: {names}; name its sink with --sink")
     return found[0] if found else _undeclared(list(declared.values()), text)
 
 
-def _table_of(declared: IcebergSink) -> ChosenTable:
-    return ChosenTable(declared.catalog, table_name(declared), declared.branch)
+def _tables_of(
+    project: Project, name: str, declared: IcebergSink, text: str
+) -> Iterator[tuple[tuple[str, ...], ChosenTable]]:
+    """The table of a sink, or where there are several the list of them and the one that `text` may be."""
+    whole = table_name(declared)
+    template = declared.template
+    if template is None:
+        yield (str(whole), whole.table), ChosenTable(declared.catalog, whole, declared.branch)
+        return
+    writers = [declared.sink_id_of(one) for one, its in project.pipelines.items() if its.sink == name]
+    leads = [replace(whole, table=f"{writer}{LEAD}") for writer in dict.fromkeys(writers)]
+    for lead in leads:
+        names = (str(whole), whole.table, str(lead), lead.table)
+        yield names, ChosenTable(declared.catalog, lead, declared.branch, lists=True)
+    one = replace(whole, table=text.removeprefix(f"{declared.namespace}."))
+    if template.has(one.table) and one not in leads:
+        yield (str(one), one.table), ChosenTable(declared.catalog, one, declared.branch)
 
 
 def _undeclared(declared: list[ChosenTable], text: str) -> ChosenTable:

@@ -17,10 +17,12 @@ from calve.project import Project, ResolvedPipeline
 from calve.runtime import repair as runtime
 from calve.runtime import tables
 from calve.runtime.repair import Repair
-from calve.sink.prepare import table_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+Decision = Callable[["SparkSession", ResolvedPipeline], Repair]
 
 
 @click.command("repair")
@@ -34,6 +36,11 @@ if TYPE_CHECKING:
     "--accept-source", is_flag=True, help="Go on behind the mark with the source as it is declared now."
 )
 @click.option(
+    "--accept-routes",
+    is_flag=True,
+    help="Finish an interrupted batch as rows are routed now; tables that have it keep what they have.",
+)
+@click.option(
     "--restart-from", "place", help="Begin at earliest, latest or a position of the source as JSON."
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be written and end.")
@@ -45,6 +52,7 @@ def command(
     name: str | None,
     accept_rollback: bool,
     accept_source: bool,
+    accept_routes: bool,
     place: str | None,
     dry_run: bool,
     yes: bool,
@@ -53,16 +61,21 @@ def command(
     debug: bool,
 ) -> int:
     """Decide where a pipeline that refuses to start begins, and write that to its table as a new epoch."""
-    if [accept_rollback, accept_source, place is not None].count(True) != 1:
-        raise UsageError("Cannot repair: give one of --accept-rollback, --accept-source and --restart-from")
-    decision = runtime.accept_source if accept_source else runtime.accept_rollback
+    given: dict[Decision, bool] = {
+        runtime.accept_rollback: accept_rollback,
+        runtime.accept_source: accept_source,
+        runtime.accept_routes: accept_routes,
+        partial(runtime.restart_from, place=place or ""): place is not None,
+    }
+    decisions = [decision for decision, is_given in given.items() if is_given]
+    if len(decisions) != 1:
+        options = "--accept-rollback, --accept-source, --accept-routes and --restart-from"
+        raise UsageError(f"Cannot repair: give one of {options}")
     project = declare.load(config)
     pipeline = _pipeline(project, name)
-    tables.check_catalog(pipeline.sink.catalog, table_name(pipeline.sink))
-    if place is not None:
-        decision = partial(runtime.restart_from, place=place)
+    tables.check_catalog(pipeline.sink.catalog, runtime.leading(pipeline))
     unwritten = 0 if dry_run else UsageError.exit_code
-    return _repair(project, pipeline, decision, yes and not dry_run, unwritten, output, debug)
+    return _repair(project, pipeline, decisions[0], yes and not dry_run, unwritten, output, debug)
 
 
 def _pipeline(project: Project, name: str | None) -> ResolvedPipeline:
@@ -76,7 +89,7 @@ def _pipeline(project: Project, name: str | None) -> ResolvedPipeline:
 def _repair(
     project: Project,
     pipeline: ResolvedPipeline,
-    decision: Callable[[SparkSession, ResolvedPipeline], Repair],
+    decision: Decision,
     write: bool,
     unwritten: int,
     output: str,
@@ -102,6 +115,7 @@ def _value(found: Repair, pipeline: ResolvedPipeline, written: bool) -> dict[str
     return {
         "pipeline": pipeline.name,
         "table": str(found.table.name),
+        "also": [str(one.table.name) for one in found.also],
         "branch": pipeline.sink.branch,
         "sink_id": pipeline.sink_id,
         "before": _mark(found),
@@ -124,5 +138,7 @@ def _blocks(found: Repair, pipeline: ResolvedPipeline) -> Iterator[render.Block]
     yield render.Table(
         headings, [[key, before[key] if before else "none", after[key]] for key in after], indent=2
     )
+    if found.also:
+        yield render.Line(f"The same for {', '.join(str(one.table.name) for one in found.also)}.")
     if not found.reason.startswith("accepted"):
         yield render.Line("Rows after that position that the table has already are written once more.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,11 @@ import click
 
 from calve import declare
 from calve.cli import choose, render
-from calve.cli.app import config_option, debug_option, output_option
+from calve.cli.app import config_option, debug_option, output_option, say
 from calve.cli.choose import ChosenTable
 from calve.errors import UsageError
 from calve.runtime import tables
+from calve.sink.routes import TABLE
 from calve.verify import opening
 from calve.verify.facts import Finding
 from calve.verify.failures import translated
@@ -51,7 +53,8 @@ def command(
 ) -> int:  # fmt: skip
     """Check TABLE with PyIceberg, which is no part of what writes it: its marks, commits, counts and files.
 
-    Ends with 1 if something does not hold. Needs no Java.
+    The name of several tables as it is declared, such as orders_{region}, stands for the one that lists them
+    and for all of them. Ends with 1 if something does not hold. Needs no Java.
     """
     chosen = choose.table(declare.load(config), table, sink)
     tables.check_catalog(chosen.catalog, chosen.name)
@@ -59,10 +62,35 @@ def command(
         from calve.verify.report import Wanted
 
         wanted = Wanted(files, keys, branch, branch or chosen.branch)
-    found = _report(chosen, wanted)
-    name = str(chosen.name)
-    render.show(output, _value(name, found), _blocks(name, found))
-    return 1 if found.findings else 0
+    first = replace(wanted, keys=()) if chosen.lists else wanted
+    found = {str(chosen.name): _report(chosen, first)}
+    found |= {str(one.name): _report(one, wanted) for one in _others(chosen)}
+    values = [_value(name, one) for name, one in found.items()]
+    value = {**values[0], "tables": values[1:]} if chosen.lists else values[0]
+    render.show(output, value, (block for name, one in found.items() for block in _blocks(name, one)))
+    return 1 if any(one.findings for one in found.values()) else 0
+
+
+def _others(chosen: ChosenTable) -> Iterator[ChosenTable]:
+    """The tables that `chosen` lists, if it does; one that was never written to need not be there."""
+    if not chosen.lists:
+        return
+    with opening.opened(chosen.catalog, (*chosen.name.namespace, chosen.name.table)) as load:
+        names = _listed(_loaded(load, chosen), chosen)
+    for one in (replace(chosen, name=replace(chosen.name, table=name)) for name in names):
+        with opening.opened(one.catalog, (*one.name.namespace, one.name.table)) as load:
+            if load() is not None:
+                yield one
+            else:
+                say(f"Table '{one.name}' is listed in '{chosen.name}' and does not exist")
+
+
+def _listed(table: Table, chosen: ChosenTable) -> list[str]:
+    with translated(f"read table '{chosen.name}'"):
+        from calve.verify import reader
+
+        batches = list(reader.batches(table, [TABLE], chosen.branch))
+    return sorted({str(name) for batch in batches for name in batch.column(TABLE).to_pylist()})
 
 
 def _report(chosen: ChosenTable, wanted: Wanted) -> Report:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from calve import position
 from calve.errors import UsageError
+from calve.iceberg.catalog import Catalog
+from calve.iceberg.name import TableName
 from calve.iceberg.table import Table
 from calve.patience import Patience
 from calve.position import Lineage, Mark, Position
 from calve.project import ResolvedPipeline
 from calve.runtime import tables
-from calve.sink import prepare
+from calve.sink import prepare, routed, routes
 from calve.sink.commit import Committer
+from calve.sink.routed import lead_of
+from calve.sink.routes import Bounds
 from calve.sources.source import Limits, Source
 
 if TYPE_CHECKING:
@@ -35,6 +39,8 @@ class Repair:
     source: str
     position: Position
     reason: str
+    also: tuple[Repair, ...] = ()
+    """The same decision for more tables, where rows go to several."""
 
     @property
     def epoch(self) -> int:
@@ -44,52 +50,115 @@ class Repair:
 def accept_rollback(spark: SparkSession, pipeline: ResolvedPipeline) -> Repair:
     """Go on behind the mark, although rows that it counts as written are gone."""
     table = _load(spark, pipeline)
-    mark = _mark(table, pipeline)
-    if mark is None:
+    found = [(one, _mark(one, pipeline)) for one in (table, *_routed(spark, pipeline, table))]
+    if all(mark is None for _, mark in found):
         raise UsageError(
             f"Cannot accept a rollback of table '{table.name}': '{pipeline.sink_id}' has no mark in it"
         )
-    if position.lineage(mark, table.metadata().ancestors(pipeline.sink.branch)) is not Lineage.ROLLED_BACK:
+    kept = [
+        Repair(one, mark, mark.source, mark.position, "accepted a rollback")
+        for one, mark in found
+        if mark is not None and _is_rolled_back(one, mark, pipeline)
+    ]
+    if not kept:
         raise UsageError(f"Cannot accept a rollback of table '{table.name}': it was not rolled back")
-    return Repair(table, mark, mark.source, mark.position, "accepted a rollback")
+    return _together(kept)
 
 
 def accept_source(spark: SparkSession, pipeline: ResolvedPipeline) -> Repair:
     """Go on behind the mark, although its source has another identity, as after moving a folder."""
     table = _load(spark, pipeline)
-    mark = _mark(table, pipeline)
-    if mark is None:
+    source, reason = pipeline.source.identity(), "accepted another source"
+    found = [(one, _mark(one, pipeline)) for one in (table, *_routed(spark, pipeline, table))]
+    if found[0][1] is None:
         raise UsageError(
             f"Cannot keep a position in table '{table.name}': '{pipeline.sink_id}' has none in it"
         )
-    return Repair(table, mark, pipeline.source.identity(), mark.position, "accepted another source")
+    return _together([Repair(one, mark, source, mark.position, reason) for one, mark in found if mark])
+
+
+def accept_routes(spark: SparkSession, pipeline: ResolvedPipeline) -> Repair:
+    """Finish an interrupted batch as rows are routed now; tables that have it keep what they have."""
+    table = _load(spark, pipeline)
+    mark = _mark(table, pipeline)
+    marks = [(one, _mark(one, pipeline)) for one in _routed(spark, pipeline, table)]
+    found = {one: its for one, its in marks if its and routes.is_bounds(its.position)}
+    told = {one: routes.bounds(its.position) for one, its in found.items()}
+    having = {one: bounds for one, bounds in told.items() if mark and bounds.is_ahead_of(mark.position)}
+    if not having:
+        raise UsageError(f"Cannot accept routes: no batch of the tables of '{table.name}' is unfinished")
+    return _together([_accepted(one, found[one], bounds, pipeline) for one, bounds in having.items()])
+
+
+def _accepted(table: Table, mark: Mark, bounds: Bounds, pipeline: ResolvedPipeline) -> Repair:
+    accepted = replace(bounds, declaration=pipeline.fingerprint(), rows=None)
+    return Repair(table, mark, mark.source, accepted.dump(), "accepted the routes as declared now")
 
 
 def restart_from(spark: SparkSession, pipeline: ResolvedPipeline, place: str) -> Repair:
     """Begin at `place` of the source (earliest, latest or a position as JSON), wherever the mark stands."""
     table = _load(spark, pipeline)
     begin = _position(pipeline.source, place)
-    mark = _mark(table, pipeline)
-    return Repair(table, mark, pipeline.source.identity(), begin, f"restarted from {place}")
+    source, reason = pipeline.source.identity(), f"restarted from {place}"
+    lead = Repair(table, _mark(table, pipeline), source, begin, reason)
+    fresh = Bounds.fresh(begin, pipeline.fingerprint(), lead.epoch).dump()
+    routed = _routed(spark, pipeline, table)
+    return _together([lead, *(Repair(one, _mark(one, pipeline), source, fresh, reason) for one in routed)])
 
 
 def write(repair: Repair, pipeline: ResolvedPipeline) -> Mark:
-    """Write the decision to the table."""
+    """Write the decision to the table, and then to the others that it is for."""
     sink = pipeline.sink
-    committer = Committer(
-        repair.table, pipeline.sink_id, sink.branch, Patience(sink.retry_for), sink.snapshot_properties
-    )
-    return committer.decide_start(repair.source, repair.position, repair.reason, repair.mark)
+    written = [
+        Committer(
+            one.table, pipeline.sink_id, sink.branch, Patience(sink.retry_for), sink.snapshot_properties
+        ).decide_start(one.source, one.position, one.reason, one.mark)
+        for one in (repair, *repair.also)
+    ]
+    return written[0]
+
+
+def _together(repairs: Sequence[Repair]) -> Repair:
+    return replace(repairs[0], also=tuple(repairs[1:]))
 
 
 def _load(spark: SparkSession, pipeline: ResolvedPipeline) -> Table:
-    return tables.load(spark, prepare.table_name(pipeline.sink))
+    """The table whose mark holds the position."""
+    return tables.load(spark, leading(pipeline))
+
+
+def leading(pipeline: ResolvedPipeline) -> TableName:
+    """The table whose mark holds the position of `pipeline`."""
+    sink = pipeline.sink
+    return prepare.table_name(lead_of(sink, pipeline.sink_id) if sink.template else sink)
+
+
+def _routed(spark: SparkSession, pipeline: ResolvedPipeline, lead: Table) -> list[Table]:
+    """The tables that rows are routed to and that have a mark, also such that the lead has lost."""
+    template = pipeline.sink.template
+    if template is None:
+        return []
+    catalog = Catalog(spark, lead.name.catalog)
+    names = {name.table for name in catalog.tables(lead.name.namespace)}
+    listed = set(routed.listed(spark, lead, pipeline.sink.branch))
+    wanted = sorted(name for name in names if name in listed or template.has(name))
+    found = [catalog.load(replace(lead.name, table=name)) for name in wanted if name != lead.name.table]
+    return [table for table in found if table.metadata().property(_property(pipeline)) is not None]
+
+
+def _is_rolled_back(table: Table, mark: Mark, pipeline: ResolvedPipeline) -> bool:
+    ancestors = table.metadata().ancestors(pipeline.sink.branch)
+    return position.lineage(mark, ancestors) is Lineage.ROLLED_BACK
+
+
+def _property(pipeline: ResolvedPipeline) -> str:
+    return position.property_name(pipeline.sink_id, pipeline.sink.branch)
 
 
 def _mark(table: Table, pipeline: ResolvedPipeline) -> Mark | None:
     """The mark of the pipeline; None also where it cannot be read, which is what a repair may be for."""
     try:
-        return table.metadata().mark(position.property_name(pipeline.sink_id, pipeline.sink.branch))
+        return table.metadata().mark(_property(pipeline))
     except ValueError:
         return None
 

@@ -161,6 +161,8 @@ def went_back(before: Mark, after: Mark) -> Iterator[str]:
 
 def places(position: Mark) -> dict[str, int]:
     """The numbers of a position that may only grow, by what they belong to."""
+    if "to" in position and "life" in position:
+        return {"life": position["life"], **places(position["to"])}
     found = {key: position[key] for key in ("row", "cutoff", "forgotten") if key in position}
     for topic, state in position.get("topics", {}).items():
         for partition, offset in state.get("offsets", {}).items():
