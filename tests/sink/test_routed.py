@@ -137,6 +137,16 @@ LIFE = {
 }
 """Two batches for two tables: the lead and its list, and then for each batch both tables and the lead."""
 
+
+def cases(*always, full):
+    """Parameters for every run of the tests, and more of them for the full counts."""
+    told = [(case, False) for case in always] + [(case, True) for case in full]
+    return [
+        pytest.param(*case, id="-".join(map(str, case)), marks=[pytest.mark.full] if is_full else [])
+        for case, is_full in told
+    ]
+
+
 CRASHES = [
     *(("commit.swapped", nth) for nth in range(1, 8)),
     *(("commit.applied", nth) for nth in (1, 2, 3, 4, 6)),
@@ -161,7 +171,15 @@ def crashed(lake, declared, point, nth):
     crash.load(())
 
 
-@pytest.mark.parametrize(("point", "nth"), CRASHES, ids=[f"{point}-{nth}" for point, nth in CRASHES])
+ALWAYS = [
+    *(("commit.swapped", nth) for nth in (1, 2, 3, 4)),
+    *(("commit.applied", 3), ("fence.swapped", 2), ("stage.after", 2), ("commit.confirmed", 4)),
+]
+
+
+@pytest.mark.parametrize(
+    ("point", "nth"), cases(*ALWAYS, full=[case for case in CRASHES if case not in ALWAYS])
+)
 def test_a_crash_at_any_point_and_a_restart_give_every_row_once(lake, pipeline, point, nth):
     crashed(lake, pipeline(), point, nth)
     run(lake, pipeline())
@@ -169,7 +187,7 @@ def test_a_crash_at_any_point_and_a_restart_give_every_row_once(lake, pipeline, 
     assert mark(lake, "orders__routes").position == {"row": 60}
 
 
-@pytest.mark.parametrize("nth", [2, 3, 5, 6])
+@pytest.mark.parametrize("nth", cases((3,), full=[(2,), (5,), (6,)]))
 @pytest.mark.parametrize("mode", ["upsert", "overwrite"])
 def test_a_crash_between_the_tables_commits_in_other_modes(lake, pipeline, mode, nth):
     crashed(lake, pipeline(**MODES[mode]), "commit.swapped", nth)
@@ -260,16 +278,21 @@ def other_life(spark, lake, declared, act, at, monkeypatch):
     return caught.value
 
 
-OVERTAKEN = [
-    *(("commit.applied", nth) for nth in (1, 2, 3, 4, 6)),
-    *(("start.before_fence", 2), ("fence.applied", 2), ("start.before_fence", 3)),
-]
+OVERTAKEN = cases(
+    ("commit.applied", 3),
+    ("start.before_fence", 2),
+    full=[
+        *(("commit.applied", nth) for nth in (1, 2, 4, 6)),
+        ("fence.applied", 2),
+        ("start.before_fence", 3),
+    ],
+)
 
 
-@pytest.mark.parametrize("at", OVERTAKEN, ids=[f"{point}-{nth}" for point, nth in OVERTAKEN])
-def test_a_second_process_fences_the_first_wherever_that_is(spark, lake, pipeline, monkeypatch, at):
+@pytest.mark.parametrize(("point", "nth"), OVERTAKEN)
+def test_a_second_process_fences_the_first_wherever_that_is(spark, lake, pipeline, monkeypatch, point, nth):
     """The second one takes everything over while the first one stands still, and then the first goes on."""
-    error = other_life(spark, lake, pipeline(), lambda: run(lake, pipeline()), at, monkeypatch)
+    error = other_life(spark, lake, pipeline(), lambda: run(lake, pipeline()), (point, nth), monkeypatch)
     assert error.exit_code == 80
     check_all(lake)
 
