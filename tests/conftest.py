@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from tests.servers.postgres import Postgres
     from tests.servers.rest import RestCatalog
 
+settings.register_profile("calve", deadline=None)
+settings.load_profile("calve")
 os.environ.setdefault("CALVE_JARS", str(Path(__file__).parents[1] / ".cache" / "jars"))
 
 

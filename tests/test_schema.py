@@ -125,13 +125,13 @@ def test_a_schema_that_cannot_be_read_is_refused_with_place_and_reason(text: str
     assert message in str(caught.value)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(schemas)
 def test_ddl_reads_back_as_the_same_schema(schema: Schema) -> None:
     assert parse(schema.ddl()) == schema
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(schemas)
 def test_json_reads_back_as_the_same_schema(schema: Schema) -> None:
     assert from_spark_json(json.loads(json.dumps(schema.to_spark_json()))) == schema
@@ -148,7 +148,7 @@ def test_json_of_a_type_that_spark_made_itself_is_refused() -> None:
         from_spark_json({"type": "struct", "fields": [field]})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
@@ -165,7 +165,7 @@ def test_a_column_is_found_by_name_and_through_structs() -> None:
     assert schema.column("A") is None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(schemas)
 def test_a_schema_does_not_differ_from_itself(schema: Schema) -> None:
     assert differences(schema, schema) == []

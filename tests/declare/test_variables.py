@@ -82,7 +82,7 @@ def test_a_message_elsewhere_keeps_words_that_are_short_parts_of_a_value() -> No
     assert concealed(Flaw(("b",), "did you mean 'type'?"), insertions).message == "did you mean 'type'?"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.text(alphabet="abcXYZ09.-_/ ", min_size=4, max_size=20).filter(lambda text: text.strip() == text))
 def test_a_whole_value_is_never_shown(text: str) -> None:
     flaw = concealed(

@@ -86,7 +86,7 @@ def test_nesting_through_aliases_counts() -> None:
         yaml.read("\n".join(lines).encode())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(max_size=80) | st.text(alphabet="ab:[]{}&*!<>-|\"' \n\t#%", max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:

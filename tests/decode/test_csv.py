@@ -74,7 +74,7 @@ def test_a_bad_line_is_refused_in_words(line: str | bytes, why: str) -> None:
 SIGNS = st.sampled_from([*list("ab01,;\"'\\\n\r \ufeff"), "NA", '""', "''"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.sampled_from([Dialect(), ESCAPED, Dialect(quote=None), Dialect(escape="\\")]),
     st.sampled_from(["a STRING", "a STRING, b STRING", "a STRING NOT NULL, b INT"]),

@@ -238,7 +238,7 @@ def envelopes(draw: st.DrawFn, rows: st.SearchStrategy[Any], told: dict[str, Any
     return None if key is None else json.dumps(key).encode(), json.dumps(value).encode()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(blocks())
 def test_what_the_fast_way_accepts_the_slow_way_reads_the_same(
     found: tuple[DebeziumDecoder, list[Pair]],
@@ -247,7 +247,7 @@ def test_what_the_fast_way_accepts_the_slow_way_reads_the_same(
 
 
 @pytest.mark.full
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=3000)
 @given(blocks())
 def test_both_ways_agree_on_thousands_of_blocks(found: tuple[DebeziumDecoder, list[Pair]]) -> None:
     compare(*found)
@@ -257,7 +257,7 @@ def compare(decoder: DebeziumDecoder, pairs: list[Pair]) -> int:
     return sum(agree(decoder, records) for records in (pairs, *([pair] for pair in pairs)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(blocks())
 def test_every_block_is_made_up_of_the_changes_of_its_records_or_refused(
     found: tuple[DebeziumDecoder, list[Pair]],
@@ -279,7 +279,7 @@ def test_the_strategy_gives_blocks_that_the_fast_way_accepts() -> None:
     """Otherwise the comparison above would compare nothing."""
     accepted: list[int] = []
 
-    @settings(max_examples=100, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=100, database=None, derandomize=True)
     @given(blocks())
     def count(found: tuple[DebeziumDecoder, list[Pair]]) -> None:
         accepted.append(compare(*found))

@@ -295,14 +295,14 @@ def blocks(draw: st.DrawFn) -> tuple[Schema, list[bytes]]:
     return schema, [value.encode("utf-8", "surrogatepass") for value in values]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(blocks())
 def test_what_the_fast_way_accepts_the_slow_way_reads_the_same(block: tuple[Schema, list[bytes]]) -> None:
     _compare(*block)
 
 
 @pytest.mark.full
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=2000)
 @given(blocks())
 def test_both_ways_agree_on_thousands_of_blocks(block: tuple[Schema, list[bytes]]) -> None:
     _compare(*block)
@@ -321,7 +321,7 @@ def _compare(schema: Schema, values: list[bytes]) -> None:
         assert fast.equals(slow), (fast.to_pylist(), slow.to_pylist())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(blocks())
 def test_every_block_is_either_decoded_to_finite_values_or_refused_as_a_bad_record(
     block: tuple[Schema, list[bytes]],

@@ -24,7 +24,7 @@ def value(text: str, kind: Type) -> Any:
     return pa.array([parse(text, kind)], arrow_type(kind))[0].as_py()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(KINDS), st.lists(PARTS, max_size=5).map("".join) | st.text(max_size=6))
 @example(Primitive("bigint"), "0x1F")
 @example(Primitive("date"), "0000-01-01")

@@ -64,24 +64,32 @@ def _position_delete(table: Table, hit: Hits) -> Any:
 
 
 def _parquet(path: str, positions: Any) -> bytearray:
+    """A file that says of each of `positions` that it is in the file at `path`."""
     import pyarrow as pa
     import pyarrow.compute
     import pyarrow.parquet as pq
 
     compute: Any = pyarrow.compute
-    ordered = compute.sort_indices(positions)
     make: Any = pa.field
+    # The path is written once and not for every row.
+    paths = pa.DictionaryArray.from_arrays(_zeros(len(positions)), pa.array([path]))
     schema = pa.schema(
         [
-            make("file_path", pa.string(), False, {"PARQUET:field_id": str(_PATH_ID)}),
+            make("file_path", paths.type, False, {"PARQUET:field_id": str(_PATH_ID)}),
             make("pos", pa.int64(), False, {"PARQUET:field_id": str(_POSITION_ID)}),
         ]
     )
-    paths = pa.DictionaryArray.from_arrays(pa.array([0] * len(positions), pa.int32()), pa.array([path]))
-    rows = pa.Table.from_arrays([paths.cast(pa.string()), compute.take(positions, ordered)], schema=schema)
+    ordered = compute.take(positions, compute.sort_indices(positions))
     out = io.BytesIO()
-    pq.write_table(rows, out, compression="zstd")
+    rows = pa.Table.from_arrays([paths, ordered], schema=schema)
+    pq.write_table(rows, out, compression="zstd", store_schema=False)
     return bytearray(out.getvalue())
+
+
+def _zeros(count: int) -> Any:
+    import pyarrow as pa
+
+    return pa.nulls(count, pa.int32()).fill_null(0)
 
 
 def _path_metrics(path: str, count: int) -> Any:

@@ -152,7 +152,8 @@ def _near_by(deletes: Any) -> near.DeleteFile | None:
     path = near.path_of(deletes.location())
     if path is None or str(deletes.format()) not in ("PARQUET", "PUFFIN"):
         return None
-    return near.DeleteFile(path, deletes.contentOffset(), deletes.contentSizeInBytes())
+    about = deletes.referencedDataFile()
+    return near.DeleteFile(path, about, deletes.contentOffset(), deletes.contentSizeInBytes())
 
 
 def _with_spark(spark: SparkSession, table: Table, snapshot: int, keys: Keys) -> dict[str, Any]:

@@ -47,6 +47,8 @@ class DeleteFile:
     """A position delete file, or the part of a Puffin file that holds a deletion vector."""
 
     path: str
+    about: str | None = None
+    """The data file that it is about, where it is one alone."""
     offset: int | None = None
     size: int | None = None
 
@@ -55,12 +57,14 @@ def deleted(location: str, deletes: Sequence[DeleteFile]) -> Any:
     """The positions in the file at `location` that `deletes` have."""
     parts: list[Any] = [pa.array([], pa.int64())]
     for file in deletes:
-        parts.append(_listed(location, file.path) if file.offset is None else _vector(file))
+        parts.append(_listed(location, file) if file.offset is None else _vector(file))
     return compute.unique(pa.concat_arrays(parts))
 
 
-def _listed(location: str, path: str) -> Any:
-    rows = pq.read_table(path, columns=["file_path", "pos"], partitioning=None)
+def _listed(location: str, file: DeleteFile) -> Any:
+    if file.about == location:
+        return pq.read_table(file.path, columns=["pos"], partitioning=None).column("pos").combine_chunks()
+    rows = pq.read_table(file.path, columns=["file_path", "pos"], partitioning=None)
     return rows.filter(compute.equal(rows.column("file_path"), location)).column("pos").combine_chunks()
 
 
@@ -101,11 +105,11 @@ def _positions(path: str, ids: Sequence[int], wanted: Sequence[Any]) -> Any:
             return pa.array([], pa.int64())
         parts, first = [], 0
         for group in range(file.num_row_groups):
-            rows = file.metadata.row_group(group).num_rows
-            if _may_hold(file.metadata.row_group(group), names, wanted):
+            possible = _within(file.metadata.row_group(group), names, wanted)
+            if len(possible[0]):
                 columns = file.read_row_group(group, columns=names)
-                parts.append(compute.add(_matches(columns, names, wanted), pa.scalar(first, pa.int64())))
-            first += rows
+                parts.append(compute.add(_matches(columns, names, possible), pa.scalar(first, pa.int64())))
+            first += file.metadata.row_group(group).num_rows
     return pa.concat_arrays(parts) if parts else pa.array([], pa.int64())
 
 
@@ -116,17 +120,16 @@ def _names(schema: pa.Schema, ids: Sequence[int]) -> list[str] | None:
     return None if None in names else [str(name) for name in names]
 
 
-def _may_hold(group: Any, names: Sequence[str], wanted: Sequence[Any]) -> bool:
-    """Whether the bounds of a row group meet those of the keys, as far as both are known."""
+def _within(group: Any, names: Sequence[str], wanted: Sequence[Any]) -> Sequence[Any]:
+    """The keys that the bounds of a row group admit, as far as they are known."""
     columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
-    for name, keys in zip(names, wanted, strict=True):
-        bounds = columns[name].statistics
+    for place, name in enumerate(names):
+        bounds, keys = columns[name].statistics, wanted[place]
         if bounds is None or not bounds.has_min_max or not pa.types.is_integer(keys.type):
             continue
-        ends = compute.min_max(keys).as_py()
-        if bounds.min > ends["max"] or bounds.max < ends["min"]:
-            return False
-    return True
+        inside = compute.and_(compute.greater_equal(keys, bounds.min), compute.less_equal(keys, bounds.max))
+        wanted = [column.filter(inside) for column in wanted]
+    return wanted
 
 
 def _matches(columns: pa.Table, names: Sequence[str], wanted: Sequence[Any]) -> Any:

@@ -40,6 +40,8 @@ def is_kept(rows: pa.Table) -> Any:
 
 def last(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     """The last change of each key, by the source's order."""
+    if len(keys) == 1 and len(rows.column(keys[0]).unique()) == rows.num_rows:
+        return rows
     names = [f"k{index}" for index in range(len(keys))]
     keyed = pa.table([rows.column(key) for key in keys], names=names)
     found = keyed.append_column(_PLACE, _places(rows.column(changes.ORDER)))

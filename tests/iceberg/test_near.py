@@ -1,0 +1,98 @@
+"""Keys and deletes in files of this machine, found with Arrow."""
+
+from __future__ import annotations
+
+import zlib
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap64
+
+from calve.errors import Unavailable
+from calve.iceberg import near
+
+DAMAGE = {
+    "its length": lambda blob: b"\0\0\0\1" + blob[4:],
+    "its first bytes": lambda blob: blob[:4] + b"none" + blob[8:],
+    "its checksum": lambda blob: blob[:-1] + bytes([blob[-1] ^ 1]),
+}
+
+
+def field(name, kind, number):
+    return pa.field(name, kind, metadata={"PARQUET:field_id": str(number)})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("near")
+
+
+def write(path, rows, group=4):
+    schema = pa.schema([field("id", pa.int32(), 7), field("name", pa.string(), 3)])
+    ids, names = zip(*rows, strict=True)
+    pq.write_table(
+        pa.table([pa.array(ids, pa.int32()), pa.array(names)], schema=schema), path, row_group_size=group
+    )
+    return str(path)
+
+
+ROW = st.tuples(st.integers(0, 30), st.sampled_from(["a", "b", None]))
+
+
+@given(
+    st.lists(ROW, min_size=1, max_size=30),
+    st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["a", "b"])), min_size=1, max_size=10),
+)
+def test_rows_are_found_by_one_column_and_by_two(folder, rows, keys):
+    path = write(folder / "rows.parquet", rows)
+    numbers = pa.table({"id": pa.array([one for one, _ in keys], pa.int64())})
+    both = numbers.append_column("name", pa.array([name for _, name in keys]))
+    by_one = [at for at, row in enumerate(rows) if row[0] in {one for one, _ in keys}]
+    by_two = [at for at, row in enumerate(rows) if row in keys]
+    assert [*near.find([path], [7], numbers).get(path, pa.array([])).to_pylist()] == by_one
+    assert [*near.find([path], [7, 3], both).get(path, pa.array([])).to_pylist()] == by_two
+
+
+def test_a_file_that_is_older_than_a_key_column_has_none_of_the_keys(tmp_path):
+    path = write(tmp_path / "old.parquet", [(1, "a")])
+    assert near.find([path], [99], pa.table({"id": [1]})) == {}
+
+
+def test_position_deletes_about_several_files_are_told_apart(tmp_path):
+    path = tmp_path / "deletes.parquet"
+    pq.write_table(pa.table({"file_path": ["x", "y", "x"], "pos": [5, 6, 7]}), path)
+    assert near.deleted("x", [near.DeleteFile(str(path))]).to_pylist() == [5, 7]
+    assert near.deleted("y", [near.DeleteFile(str(path), about="y")]).to_pylist() == [5, 6, 7]
+
+
+def vector(path, positions, damage=lambda blob: blob):
+    told = bytes.fromhex("d1d33964") + BitMap64(positions).serialize()
+    blob = len(told).to_bytes(4, "big") + told + zlib.crc32(told).to_bytes(4, "big")
+    path.write_bytes(b"PFA1" + damage(blob) + b"footer")
+    return near.DeleteFile(str(path), "x", 4, len(blob))
+
+
+def test_positions_of_a_deletion_vector(tmp_path):
+    positions = [0, 3, 2**17, 2**33]
+    assert near.deleted("x", [vector(tmp_path / "v.puffin", positions)]).to_pylist() == positions
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_vector_is_refused(tmp_path, damage):
+    with pytest.raises(Unavailable, match="is damaged"):
+        near.deleted("x", [vector(tmp_path / "v.puffin", [1], damage)])
+
+
+def test_what_is_gone_already_is_taken_off():
+    assert near.without(pa.array([1, 2, 3]), pa.array([2])).to_pylist() == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [("file:/a/b", "/a/b"), ("file:///a/b", "/a/b"), ("/a/b", "/a/b"), ("s3://a/b", None)],
+)
+def test_paths_of_this_machine(location, path):
+    assert near.path_of(location) == path

@@ -1,0 +1,83 @@
+"""Changes that are held in the process: which one of each key counts."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calve.sink import collected
+
+ORDER = pa.struct([("seq", pa.int64()), ("lane", pa.int64()), ("at", pa.int64()), ("part", pa.int32())])
+PLACES = st.tuples(st.none() | st.integers(0, 3), st.integers(0, 1), st.integers(0, 50), st.integers(0, 1))
+KEYS = st.tuples(st.integers(0, 4), st.sampled_from(["a", "b"]))
+
+
+def batch(changes):
+    """Changes of the form (key, name, operation, order, unknown columns)."""
+    keys, names, operations, orders, unknown = zip(*changes, strict=True) if changes else [()] * 5
+    told = [None if one is None else dict(zip(ORDER.names, one, strict=True)) for one in orders]
+    return pa.table(
+        {
+            "key": pa.array(keys, pa.int64()),
+            "name": pa.array(names, pa.string()),
+            "row": pa.array(range(len(keys)), pa.int64()),
+            "_op": pa.array(operations, pa.string()),
+            "_order": pa.chunked_array([pa.array(told, ORDER)]),
+            "_unknown": pa.array(unknown, pa.list_(pa.string())),
+        }
+    )
+
+
+def of(keys, places):
+    return batch([(*key, "u", place, None) for key, place in zip(keys, places, strict=True)])
+
+
+def place(order):
+    """What a log does not number comes before what it does."""
+    return (-1 if order[0] is None else order[0], *order[1:])
+
+
+@pytest.mark.parametrize("names", [("key",), ("key", "name")], ids=["one column", "two columns"])
+@given(st.lists(st.tuples(KEYS, PLACES), max_size=40, unique_by=lambda change: change[1]))
+def test_the_last_change_of_each_key_is_the_one_with_the_greatest_order(names, changes):
+    keys, places = [key for key, _ in changes], [order for _, order in changes]
+    newest = {}
+    for number, (key, order) in enumerate(changes):
+        one = key[: len(names)]
+        if one not in newest or place(order) > place(places[newest[one]]):
+            newest[one] = number
+    found = collected.last(of(keys, places), names)
+    assert sorted(found.column("row").to_pylist()) == sorted(newest.values())
+
+
+def test_null_is_a_key_like_any_other():
+    rows = batch([(None, "a", "u", (None, 0, at, 0), None) for at in range(3)])
+    assert collected.last(rows, ["key"]).column("row").to_pylist() == [2]
+
+
+def test_of_a_delete_only_the_key_has_to_be_there():
+    rows = batch(
+        [
+            (1, None, "d", (None, 0, 0, 0), None),
+            (2, None, "u", (None, 0, 1, 0), None),
+            (None, "a", "d", (None, 0, 2, 0), None),
+        ]
+    )
+    assert collected.nulls(rows, ["key"], ["name"]) == {"key": 1, "name": 1}
+
+
+@pytest.mark.parametrize(
+    ("operation", "unknown", "plain"),
+    [("u", None, True), ("u", [], True), ("d", ["name"], True), ("u", ["name"], False), ("t", None, False)],
+)
+def test_changes_that_take_a_closer_look_are_told(operation, unknown, plain):
+    rows = batch([(1, "a", "i", (None, 0, 0, 0), None), (2, "b", operation, (None, 0, 1, 0), unknown)])
+    assert collected.is_plain(rows) is plain
+
+
+def test_a_batch_fits_by_its_rows_and_by_its_bytes():
+    assert collected.fits(collected.MOST_ROWS, collected.MOST_BYTES)
+    assert not collected.fits(collected.MOST_ROWS + 1, 0)
+    assert not collected.fits(1, collected.MOST_BYTES + 1)
