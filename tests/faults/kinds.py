@@ -10,7 +10,7 @@ from typing import Any
 from pyiceberg.table import Table
 
 from calve.transforms.sql import SqlTransform
-from tests.test_readers import with_duckdb, with_pyiceberg
+from tests.test_readers import with_duckdb
 
 BATCH = 10
 KEYS = 12
@@ -28,14 +28,14 @@ class Kind:
     sql: str | None = None
     expected: Callable[[int], Sequence[Any]] = lambda rows: range(1, rows + 1)
     columns: tuple[str, ...] = ("id",)
-    read: Callable[[str], list[dict[str, Any]]] = with_pyiceberg
+    read: Callable[[Table], list[dict[str, Any]]] = lambda table: table.scan().to_arrow().to_pylist()
 
     def transforms(self) -> tuple[SqlTransform, ...]:
         return (SqlTransform(sql=self.sql),) if self.sql else ()
 
     def rows(self, table: Table) -> list[Any]:
         """What an independent reader finds, sorted; of one column, its values."""
-        return sorted(map(itemgetter(*self.columns), self.read(table.metadata_location)))
+        return sorted(map(itemgetter(*self.columns), self.read(table)))
 
 
 def folded(rows: int) -> list[Row]:
@@ -68,7 +68,12 @@ APPEND = Kind("append")
 KINDS = (
     Kind("position, format 2", UPSERT, **CHANGED),
     Kind("position, format 3", {**UPSERT, "format_version": 3}, **CHANGED),
-    Kind("equality", {**UPSERT, "deletes": "equality"}, **CHANGED, read=with_duckdb),
+    Kind(
+        "equality",
+        {**UPSERT, "deletes": "equality"},
+        **CHANGED,
+        read=lambda table: with_duckdb(table.metadata_location),
+    ),
     Kind(
         "overwrite",
         OVERWRITE,
