@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from calve.runtime import java
-from tests.servers.process import Server, class_path, free_port
+from tests.servers.process import Server, class_path, extract, free_port
 
 _NEEDED = 21
 _JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
@@ -52,7 +52,7 @@ class Apicurio(Server):
         if not (self.folder / "app").exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             with tarfile.open(class_path("registry")) as files:
-                files.extractall(self.folder / "app", filter="data")
+                extract(files, self.folder / "app")
         super().start()
 
     def command(self) -> list[str]:

