@@ -43,7 +43,7 @@ test-all: setup lint ## Every test, full counts included
 
 .PHONY: faults
 faults: setup ## The fault suites with full counts, and a table of what was done and found; half an hour and more
-	CALVE_FAULT_COUNTS=full $(BIN)/python -m pytest tests/faults -k "not mutant" $(SIDE_BY_SIDE) --durations=8
+	CALVE_FAULT_COUNTS=full $(BIN)/python -m pytest tests/faults -k "not mutant" --numprocesses 2 --dist load --durations=8
 
 .PHONY: mutants
 mutants: setup ## Switch each protection off in turn; every time an invariant must break
