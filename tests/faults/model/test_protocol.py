@@ -20,12 +20,14 @@ def test_no_invariant_breaks_in_500_histories():
 def test_no_invariant_breaks_in_3000_longer_histories():
     figures = search(EVERYTHING, examples=3000, steps=50)
     print(figures)
-    assert_fired(figures)
+    assert_fired(figures, "accepted a rollback", "restarted")
 
 
-def assert_fired(figures):
-    """Every fault that can be planned has really happened, and every error it leads to was seen."""
+def assert_fired(figures, *decisions):
+    """Every fault that can be planned has really happened, and every error it leads to was seen.
+
+    An operator is asked for `decisions` too rarely for a short search.
+    """
     errors = ("Fenced", "StartRefused", "TryAgain", "NotPermitted", "ConfigurationError", "arrived")
-    decisions = ("accepted a rollback", "restarted")
     missing = {*DEEDS, *PLACES, *FAULTS, *errors, *decisions, "unreadable", "stale"} - set(figures.fired)
     assert not missing, sorted(missing)
