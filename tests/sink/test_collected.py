@@ -36,7 +36,7 @@ def of(keys, places):
 
 def place(order):
     """What a log does not number comes before what it does."""
-    return (-1 if order[0] is None else order[0], *order[1:])
+    return (order[0] is not None, *((0 if part is None else part) for part in order))
 
 
 @pytest.mark.parametrize("names", [("key",), ("key", "name")], ids=["one column", "two columns"])

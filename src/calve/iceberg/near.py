@@ -17,15 +17,6 @@ from calve.errors import Unavailable
 
 compute: Any = pyarrow.compute
 
-_KINDS = (
-    pa.types.is_integer,
-    pa.types.is_string,
-    pa.types.is_boolean,
-    pa.types.is_date,
-    pa.types.is_decimal,
-    pa.types.is_binary,
-    pa.types.is_timestamp,
-)
 _THREADS = 4
 _MAGIC = bytes.fromhex("d1d33964")
 
@@ -35,11 +26,6 @@ def path_of(location: str) -> str | None:
     if location.startswith("file:"):
         return "/" + location.removeprefix("file:").lstrip("/")
     return location if location.startswith("/") else None
-
-
-def is_comparable(kind: pa.DataType) -> bool:
-    """Whether values of `kind` in a file are the values that Spark has."""
-    return any(test(kind) for test in _KINDS)
 
 
 @dataclass(frozen=True)

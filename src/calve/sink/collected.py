@@ -15,7 +15,7 @@ compute: Any = pyarrow.compute
 MOST_ROWS = 1_000_000
 MOST_BYTES = 64 * 2**20
 _PLACE = "_place"
-_LEAST = -(2**31)
+_LEAST = -(2**63)
 
 
 def fits(rows: int, size: int) -> bool:
@@ -54,7 +54,8 @@ def last(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 def _places(order: Any) -> Any:
     """The rank of each row by its order; what the log does not number comes before what it does."""
-    parts = [compute.fill_null(part, _LEAST) for part in order.combine_chunks().flatten()]
+    parts = order.combine_chunks().flatten()
+    parts = [compute.fill_null(part, _LEAST) if part.null_count else part for part in parts]
     differing = {str(index): part for index, part in enumerate(parts) if len(part.unique()) > 1}
     if not differing:
         return pa.array(range(len(order)), pa.uint64())
