@@ -11,6 +11,7 @@ from calve.crash import Crash, Fault
 from calve.testing.catalog import FaultyCatalog
 from calve.testing.faults import CatalogFault
 from tests.faults.cycle import Cycle
+from tests.faults.kinds import KINDS
 from tests.lake import Lake
 from tests.servers.rest import RestCatalogOnS3
 from tests.servers.seaweed import SeaweedStore
@@ -86,4 +87,12 @@ def test_a_crash_after_the_swap_and_a_lost_answer_lose_and_double_nothing(cycle)
         cycle.run()
     crash.load(())
     cycle.run(CatalogFault("catalog.commit", 1, "apply_504"))
+    cycle.check()
+
+
+@pytest.mark.parametrize("kind", KINDS[:2], ids=lambda kind: kind.name)
+def test_an_upsert_and_a_lost_answer_bring_nothing_back(cycle, kind):
+    cycle.kind = kind
+    cycle.run(CatalogFault("catalog.commit", 3, "apply_504"))
+    assert cycle.table().location().startswith("s3://")
     cycle.check()

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from calve.sink import collected
 
 ORDER = pa.struct([("seq", pa.int64()), ("lane", pa.int64()), ("at", pa.int64()), ("part", pa.int32())])
-PLACES = st.tuples(st.none() | st.integers(0, 3), st.integers(0, 1), st.integers(0, 50), st.integers(0, 1))
+PLACES = st.tuples(
+    st.none() | st.integers(-(2**62), 3), st.integers(0, 1), st.integers(0, 50), st.integers(0, 1)
+)
 KEYS = st.tuples(st.integers(0, 4), st.sampled_from(["a", "b"]))
 
 

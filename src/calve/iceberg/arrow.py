@@ -212,12 +212,17 @@ def _written(table: Table, spec: Any, partition: Any, rows: pa.Table, form: Form
     metrics = java.Statics("org.apache.iceberg.parquet.ParquetUtil").fileMetrics
     config = java.Statics("org.apache.iceberg.MetricsConfig").forTable(table.java)
     while rows.num_rows:
-        name = f"{uuid.uuid4()}.parquet"
-        place = table.java.locationProvider()
-        location = place.newDataLocation(*([spec, partition] if partition is not None else []), name)
+        location = new_location(table, spec, partition, f"{uuid.uuid4()}.parquet")
         size, count = _put(table, location, rows, form)
         rows = rows.slice(count)
         yield Written(location, size, metrics(table.java.io().newInputFile(location), config))
+
+
+def new_location(table: Table, spec: Any, partition: Any, name: str) -> str:
+    """Where a file of the table goes; without a partition, its path has no empty part for one."""
+    place = table.java.locationProvider()
+    is_within = spec is not None and spec.isPartitioned()
+    return str(place.newDataLocation(*([spec, partition] if is_within else []), name))
 
 
 def _put(table: Table, location: str, rows: pa.Table, form: Format) -> tuple[int, int]:

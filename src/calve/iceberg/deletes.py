@@ -50,8 +50,7 @@ def _position_delete(table: Table, hit: Hits) -> Any:
     gone = hit.gone()
     content = _parquet(hit.path, gone)
     spec, partition = table.java.specs().get(hit.file.specId()), hit.file.partition()
-    name = f"{uuid.uuid4()}-deletes.parquet"
-    location = table.java.locationProvider().newDataLocation(spec, partition, name)
+    location = arrow.new_location(table, spec, partition, f"{uuid.uuid4()}-deletes.parquet")
     out = table.java.io().newOutputFile(location).create()
     try:
         out.write(content)
