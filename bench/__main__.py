@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.measure import PeakMemory, Timing, in_turn
-from bench.upserts import MERGES, OURS, report
+from bench.upserts import MERGES, OURS, growth, report
 from calve.catalogs import Catalog
 from calve.patience import Patience
 from calve.project import SparkSettings
@@ -124,9 +124,11 @@ def appends(lake: Lakehouse, rows: int, rounds: int) -> None:
 
 
 def upserts(lake: Lakehouse, rows: int, with_more: bool) -> None:
-    print("\n" + "\n".join(report(lake.spark, lake.catalog, rows, rows // 20, [*OURS, *MERGES])))
+    lines, small = report(lake.spark, lake.catalog, rows, rows // 20, [*OURS, *MERGES])
+    print("\n" + "\n".join(lines), flush=True)
     if with_more:
-        print("\n" + "\n".join(report(lake.spark, lake.catalog, 10 * rows, rows // 20, list(OURS))))
+        lines, large = report(lake.spark, lake.catalog, 10 * rows, rows // 20, list(OURS))
+        print("\n" + "\n".join([*lines, *growth(small, large)]))
 
 
 if __name__ == "__main__":

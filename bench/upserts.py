@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from threading import Timer
 from typing import Any
 
+import duckdb
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.measure import PeakMemory, Timing, in_turn
@@ -14,8 +16,11 @@ from calve.catalogs import Catalog
 from calve.patience import Patience
 from calve.sink.declaration import IcebergSink
 from calve.sink.writer import Writer, columns_of
+from tests import duck
 
 BATCHES = 6
+PATIENCE = 60
+"""How many seconds DuckDB may scan a table; it compares every equality delete with every row."""
 CUSTOMER = "concat('customer-', id % 500) AS customer"
 OURS = {"ours, position": "position", "ours, equality": "equality"}
 MERGES = {"MERGE, merge-on-read": "merge-on-read", "MERGE, copy-on-write": "copy-on-write"}
@@ -99,31 +104,69 @@ class Upserts:
         return in_turn({name: ways[name]() for name in names}, BATCHES)
 
     def after(self, name: str) -> dict[str, Any]:
-        """What a reader finds: rows, files, delete files, and how long a full scan takes."""
+        """What a reader finds: rows, files, delete files, and how long full scans take."""
         table = self.tables[name]
+        self.spark.sql(f"SELECT count(*), sum(amount) FROM {table}").collect()
         begun = time.perf_counter()
         count, total = self.spark.sql(f"SELECT count(*), sum(amount) FROM {table}").collect()[0]
         seconds = time.perf_counter() - begun
         files = dict(self.spark.sql(f"SELECT content, count(*) FROM {table}.files GROUP BY 1").collect())
         deletes = sum(number for content, number in files.items() if content != 0)
-        return {"rows": count, "sum": total, "scan": seconds, "files": files.get(0, 0), "deletes": deletes}
+        scan = f"scan by Spark {seconds:.2f} s, by DuckDB {self._duckdb(table, count)}"
+        return {
+            "rows": count,
+            "sum": total,
+            "left": f"{scan}; {files.get(0, 0)} files, {deletes} delete files",
+        }
+
+    def _duckdb(self, table: str, rows: int) -> str:
+        """How long DuckDB takes to scan the table, which must give the same `rows`."""
+        newest = f"SELECT file FROM {table}.metadata_log_entries ORDER BY timestamp DESC LIMIT 1"
+        metadata = self.spark.sql(newest).collect()[0][0]
+        connection = duck.connect()
+        timer = Timer(PATIENCE, connection.interrupt)
+        timer.start()
+        begun = time.perf_counter()
+        try:
+            found = connection.execute(
+                f"SELECT count(*), sum(amount) FROM iceberg_scan('{metadata}')"
+            ).fetchone()
+        except duckdb.InterruptException:
+            return f"more than {PATIENCE} s"
+        finally:
+            timer.cancel()
+        assert found is not None
+        assert found[0] == rows, (found, rows)
+        return f"{time.perf_counter() - begun:.2f} s"
 
 
-def report(spark: SparkSession, catalog: Catalog, rows: int, size: int, names: list[str]) -> list[str]:
-    """Run and compare; the lines to print."""
+def report(
+    spark: SparkSession, catalog: Catalog, rows: int, size: int, names: list[str]
+) -> tuple[list[str], dict[str, Timing]]:
+    """Run and compare; the lines to print, and what each took."""
     bench = Upserts(spark, catalog, rows, size)
     with PeakMemory() as peak:
         timings = bench.run(names)
-    lines = [f"Upserts: {BATCHES} batches of {size:,} rows, half updates, into {rows:,} rows"]
-    merge = timings.get("MERGE, merge-on-read")
     found = {name: bench.after(name) for name in names}
     assert len({(one["rows"], one["sum"]) for one in found.values()}) == 1, found
+    lines = [f"Upserts: {BATCHES} batches of {size:,} rows, half updates, into {rows:,} rows"]
     for name, timing in timings.items():
-        after = found[name]
-        ratio = f"{merge.median_wall / timing.median_wall:5.2f} x MERGE merge-on-read" if merge else ""
         lines.append(
-            f"  {name:22} {timing.median_wall:6.2f} s {timing.median_cpu:6.2f} CPU-s a batch  {ratio}  "
-            f"scan {after['scan']:.2f} s, {after['files']} files, {after['deletes']} delete files"
+            f"  {name:22} {timing.median_wall:6.2f} s {timing.median_cpu:6.2f} CPU-s a batch"
+            f"{_against(timing, timings)};  {found[name]['left']}"
         )
     lines.append(f"  peak memory of driver and workers {peak.bytes / 2**30:.1f} GiB")
-    return lines
+    return lines, timings
+
+
+def _against(timing: Timing, timings: dict[str, Timing]) -> str:
+    ratios = [
+        f"{timings[name].median_wall / timing.median_wall:.2f} x {name}" for name in MERGES if name in timings
+    ]
+    return f"  {', '.join(ratios)}" if ratios else ""
+
+
+def growth(small: dict[str, Timing], large: dict[str, Timing]) -> list[str]:
+    """How much longer a batch takes in the larger table."""
+    ratios = {name: large[name].median_wall / small[name].median_wall for name in large}
+    return ["Ten times the table: " + ", ".join(f"{name} {ratio:.2f} x" for name, ratio in ratios.items())]

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-import duckdb
 import polars
 from pyiceberg.table import StaticTable
 
@@ -16,6 +13,7 @@ from calve import changes, schema
 from calve.patience import Patience
 from calve.sink.declaration import IcebergSink
 from calve.sink.writer import Writer
+from tests import duck
 
 os.environ["POLARS_ICEBERG_PLANNER"] = "pyiceberg"
 
@@ -105,11 +103,4 @@ def with_polars(metadata: str) -> list[tuple[Any, ...]]:
 
 
 def with_duckdb(metadata: str) -> list[tuple[Any, ...]]:
-    connection = duckdb.connect()
-    for extension in ("avro", "httpfs", "iceberg"):
-        package = find_spec(f"duckdb_extension_{extension}")
-        assert package is not None
-        assert package.submodule_search_locations
-        folder = Path(package.submodule_search_locations[0])
-        connection.load_extension(str(next(folder.rglob(f"{extension}.duckdb_extension"))))
-    return connection.execute(f"SELECT * FROM iceberg_scan('{metadata}')").fetchall()
+    return duck.connect().execute(f"SELECT * FROM iceberg_scan('{metadata}')").fetchall()

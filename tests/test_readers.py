@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from decimal import Decimal
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-import duckdb
 import polars
 import pytest
 from pyiceberg.table import StaticTable
@@ -19,6 +16,7 @@ from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
 from calve.sink.declaration import CODECS, IcebergSink
 from calve.sources.datagen import DatagenSource
+from tests import duck
 
 pytestmark = pytest.mark.spark
 
@@ -58,13 +56,7 @@ UNREADABLE_FROM_FORMAT_3 = {
 
 
 def with_duckdb(metadata: str) -> list[dict[str, Any]]:
-    connection = duckdb.connect()
-    for extension in ("avro", "httpfs", "iceberg"):
-        package = find_spec(f"duckdb_extension_{extension}")
-        file = next(Path(package.submodule_search_locations[0]).rglob(f"{extension}.duckdb_extension"))
-        connection.load_extension(str(file))
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection.execute(f"SELECT * FROM iceberg_scan('{metadata}')").to_arrow_table().to_pylist()
+    return duck.connect().execute(f"SELECT * FROM iceberg_scan('{metadata}')").to_arrow_table().to_pylist()
 
 
 def with_pyiceberg(metadata: str) -> list[dict[str, Any]]:
