@@ -78,6 +78,18 @@ def test_a_wrong_answer_fifty_times_loses_and_doubles_nothing(cycle, action):
     cycle.check(BATCH * 50)
 
 
+@pytest.mark.parametrize("action", ["fail_503", "apply_504", "hang", "apply_reset", "conflict_landed"])
+def test_a_wrong_answer_to_the_creation_of_the_table_is_asked_again(cycle, action):
+    cycle.run(CatalogFault("catalog.create", 1, action))
+    cycle.check()
+
+
+@pytest.mark.parametrize("nth", range(1, 13))
+def test_whichever_request_fails_is_made_again(cycle, nth):
+    cycle.run(CatalogFault("catalog.any", nth, "fail_500"))
+    cycle.check()
+
+
 def test_an_old_table_that_is_served_for_a_while_costs_attempts_only(cycle):
     cycle.run()
     cycle.run(CatalogFault("catalog.load", 4, "stale", loads=3), rows=2 * ROWS)

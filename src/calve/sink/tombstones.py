@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from calve import changes
@@ -57,13 +58,15 @@ class Tombstones:
         """Create the table if it is not there, take its next epoch, and forget what is old enough."""
         catalog = self._patience.keep_trying(lambda: Catalog(self._spark, self.name.catalog))
         held = tuple(one for name in self._columns if (one := columns.column(name)) is not None)
-        table = catalog.create(
+        create = partial(
+            catalog.create,
             self.name,
             Schema((*held, Column(_WHEN, Primitive("timestamp"), nullable=False))),
             [PartitionField("day", _WHEN)],
             (),
             prepare.creation_properties(self._sink),
         )
+        table = self._patience.keep_trying(create)
         self._committer = Committer(table, self._sink_id, "main", self._patience)
         mark = self._committer.fence(source, start)
         if self._has_old(table.metadata()):

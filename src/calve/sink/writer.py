@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from calve import crash
@@ -71,7 +72,9 @@ class Writer:
         Without `check` the table need not fit, because no row will be written to it.
         """
         if self._table is None:
-            self._use(prepare.create(self._catalog, self.sink, prepare.table_columns(columns, self.sink)))
+            wanted = prepare.table_columns(columns, self.sink)
+            create = partial(prepare.create, self._catalog, self.sink, wanted)
+            self._use(self._patience.keep_trying(create))
         if check:
             self.check(columns)
         mark = self.committer.fence(source, start, self._accept)
