@@ -31,7 +31,7 @@ AFTER = (
 )
 WRONG = ("lie",)
 AFTER_A_CRASH = ("fail_503", "apply_504", "conflict_landed")
-PATIENCE_OF_THE_CLIENT = {"rest.client.socket-timeout-ms": "1000"}
+PATIENCE_OF_THE_CLIENT = {"rest.client.socket-timeout-ms": "2000"}
 
 
 @pytest.fixture(autouse=True)
