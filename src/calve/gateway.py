@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,6 +48,16 @@ def end(process: subprocess.Popen[bytes], patience: float = 10) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def observed(observation: Any, name: str, patience: float = 60) -> int:
+    """What was counted while a query ran that has ended; raises where Spark does not tell in time."""
+    deadline = time.monotonic() + patience
+    while not observation._jo.future().isCompleted():
+        if time.monotonic() > deadline:
+            raise Unavailable("Cannot tell how many records were read: Spark does not say")
+        time.sleep(0.01)
+    return int(observation.get[name])
 
 
 def parsed_nodes(spark: Any, sql: str) -> tuple[set[str], set[str]]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calve.decode.bad import Bad
 from calve.decode.changes import Records
 from calve.decode.connect import Hints
 from calve.decode.debezium import DebeziumDecoder, _Block
@@ -44,7 +45,9 @@ def agree(decoder: DebeziumDecoder, pairs: list[Pair]) -> bool:
         fast, _ = decoder._fast(block(pairs), there(len(pairs)))
     except CARE:
         return False
-    slow, origins = decoder._slow(block(pairs), there(len(pairs)))
+    bad: list[Bad] = []
+    slow, origins = decoder._slow(block(pairs), there(len(pairs)), bad)
+    assert bad == []
     fast.validate(full=True)
     assert fast.schema.equals(slow.schema)
     assert fast.equals(slow), (fast.to_pylist(), slow.to_pylist())

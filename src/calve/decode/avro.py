@@ -20,12 +20,12 @@ from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException, UnknownType
 
 from calve.decode.arrow import Values, arrow_field, arrow_schema, arrow_type, compute, is_primitive
+from calve.decode.bad import Bad
 from calve.decode.connect import clock
-from calve.decode.decoder import Decoder, Mismatch, Place, refuse_nulls
+from calve.decode.decoder import Decoder, Mismatch, refuse_nulls
 from calve.decode.json import INTEGERS
 from calve.decode.scalars import in_calendar, parse
 from calve.decode.schemas import AVRO, HEADER, Registered, SchemaRegistry, has_id, schema_id
-from calve.errors import BadRecord
 from calve.schema import Array, Column, Decimal, Map, Schema, SchemaError, Struct, Type
 from calve.schema.avro import AvroSchema, Node, load, logical, without_null
 
@@ -154,7 +154,8 @@ class AvroDecoder(Decoder):
             try:
                 self._members[number] = self._make(number)
             except SchemaError as error:
-                raise Mismatch(f"schema {number}: {error}" if number is not None else str(error)) from None
+                why = f"schema {number}: {error}" if number is not None else str(error)
+                raise Mismatch(why, "unknown_schema") from None
         return self._members[number]
 
     def _make(self, number: int | None) -> tuple[Writer, list[Member]]:
@@ -172,27 +173,32 @@ class AvroDecoder(Decoder):
     def record(self, value: bytes) -> list[Any]:
         return [column[0].as_py() for column in self._fast(pa.array([value], pa.binary())).columns]
 
-    def _slow(self, values: Values, first: int, place: Place) -> pa.RecordBatch:
+    def _slow(self, values: Values, first: int, bad: list[Bad]) -> pa.RecordBatch:
         """Record by record, in the same way: there is no other one."""
-        rows = [self._one(values.slice(at, 1), place, first + at) for at in range(len(values))]
+        rows = []
+        for at in range(len(values)):
+            try:
+                rows.append(self._one(values.slice(at, 1)))
+            except Mismatch as error:
+                bad.append(Bad(first + at, error.reason, str(error)))
         if not rows:
             return pa.RecordBatch.from_pylist([], schema=arrow_schema(self.schema))
         return pa.Table.from_batches(rows).combine_chunks().to_batches()[0]
 
-    def _one(self, value: Values, place: Place, index: int) -> pa.RecordBatch:
+    def _one(self, value: Values) -> pa.RecordBatch:
         if value.null_count:
-            raise BadRecord(place(index), "the value is null")
+            raise Mismatch("the value is null", "null_value")
         try:
             return self._fast(value)
-        except (Mismatch, pa.ArrowInvalid) as error:
-            raise BadRecord(place(index), str(error)) from None
+        except pa.ArrowInvalid as error:
+            raise Mismatch(str(error), "wrong_type") from None
 
 
 def _column(column: Column, member: Member, rows: list[Any]) -> Values:
     try:
         return member.of(rows)
     except (pa.ArrowInvalid, ValueError, OverflowError) as error:
-        raise Mismatch(f"column '{column.name}': {error}") from None
+        raise Mismatch(f"column '{column.name}': {error}", "wrong_type") from None
 
 
 @dataclass(frozen=True)

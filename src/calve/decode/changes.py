@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from calve import changes
 from calve.decode.arrow import Values, arrow_schema, compute
+from calve.decode.bad import Bad, others, raise_first
 from calve.decode.decoder import Place, shown
-from calve.errors import BadRecord
 
 _FIELDS: Any = arrow_schema(changes.COLUMNS)
 _ORDER: Any = _FIELDS.field(changes.ORDER).type
@@ -25,6 +25,10 @@ class Records:
     lanes: Values
     ats: Values
     place: Place
+
+    def take(self, indices: Values) -> Records:
+        """Those of `indices`; their places in words are those of all."""
+        return Records(self.lanes.take(indices), self.ats.take(indices), self.place)
 
 
 @dataclass(frozen=True)
@@ -68,29 +72,40 @@ class RowChanges:
 
     def of(self, rows: pa.RecordBatch, records: Records) -> pa.RecordBatch:
         """The changes that decoded rows are; raises BadRecord."""
+        made, bad = self.sift(rows, records)
+        raise_first(bad, records.place)
+        return made
+
+    def sift(self, rows: pa.RecordBatch, records: Records) -> tuple[pa.RecordBatch, list[Bad]]:
+        """The changes that decoded rows are, and the rows that are none."""
         if self.column is None:
-            return with_changes(rows, pa.array([changes.UPDATE] * len(rows), pa.string()), records)
-        operations = self._operations(rows.column(self.column), records.place)
-        self._refuse_nulls(rows, operations, records.place)
-        return with_changes(rows.drop_columns([self.column]), operations, records)
+            return with_changes(rows, pa.array([changes.UPDATE] * len(rows), pa.string()), records), []
+        found = compute.index_in(rows.column(self.column), pa.array(list(self.operations), pa.string()))
+        operations = pa.array(list(self.operations.values()), pa.string()).take(found)
+        bad = [*self._without_operation(rows.column(self.column), found), *self._nulls(rows, operations)]
+        if bad:
+            kept = others(len(rows), bad)
+            rows, operations, records = rows.take(kept), operations.take(kept), records.take(kept)
+        return with_changes(rows.drop_columns([self.column]), operations, records), bad
 
-    def _operations(self, texts: Values, place: Place) -> Values:
-        found = compute.index_in(texts, pa.array(list(self.operations), pa.string()))
-        at = _first(found.is_null())
-        if at is not None:
-            text = texts[at].as_py()
+    def _without_operation(self, texts: Values, found: Values) -> Iterator[Bad]:
+        for index in _indices(found.is_null()):
+            text = texts[index].as_py()
             what = "NULL" if text is None else shown(text)
-            raise BadRecord(place(at), f"column '{self.column}': {what} is none of the operations")
-        return pa.array(list(self.operations.values()), pa.string()).take(found)
+            yield Bad(index, "bad_operation", f"column '{self.column}': {what} is none of the operations")
 
-    def _refuse_nulls(self, rows: pa.RecordBatch, operations: Values, place: Place) -> None:
-        stays = compute.invert(compute.is_in(operations, _GONE))
+    def _nulls(self, rows: pa.RecordBatch, operations: Values) -> list[Bad]:
+        """Rows that lack a column that they need; an operation that is none is what counts where both are."""
+        stays = compute.fill_null(compute.invert(compute.is_in(operations, _GONE)), False)
+        stays = compute.and_(stays, operations.is_valid())
+        found: dict[int, Bad] = {}
         for name in self.required:
-            at = _first(compute.and_(rows.column(name).is_null(), stays))
-            if at is not None:
-                raise BadRecord(place(at), f"column '{name}': NULL, and the column is NOT NULL")
+            for index in _indices(compute.and_(rows.column(name).is_null(), stays)):
+                why = f"column '{name}': NULL, and the column is NOT NULL"
+                found.setdefault(index, Bad(index, "null", why))
+        return list(found.values())
 
 
-def _first(flags: Values) -> int | None:
-    at: int = compute.index(flags, True).as_py()
-    return None if at < 0 else at
+def _indices(flags: Values) -> list[int]:
+    found: list[int] = compute.indices_nonzero(flags).to_pylist()
+    return found

@@ -14,7 +14,7 @@ import pyarrow.csv as pcsv
 from calve.decode.arrow import Values, arrow_schema, arrow_type, compute
 from calve.decode.decoder import Decoder, Mismatch, refuse_nulls, shown, texts, utf8
 from calve.decode.dialect import Dialect
-from calve.decode.scalars import cast, parse
+from calve.decode.scalars import cast, parse, reason_of
 from calve.schema import Column, Schema
 
 _ENDS = "\r\n"
@@ -83,13 +83,13 @@ class CsvDecoder(Decoder):
     def _value(self, text: str | None, column: Column) -> Any:
         if text is None or text == self.dialect.null_value:
             if not column.nullable:
-                raise Mismatch(f"column '{column.name}': NULL, and the column is NOT NULL")
+                raise Mismatch(f"column '{column.name}': NULL, and the column is NOT NULL", "null")
             return None
         try:
             return parse(text, column.type)
         except ValueError as error:
             reason = f"{shown(text)} is not a {column.type.ddl()}: {error}"
-            raise Mismatch(f"column '{column.name}': {reason}") from None
+            raise Mismatch(f"column '{column.name}': {reason}", reason_of(error)) from None
 
 
 def _joined(lines: Values, last: str) -> bytes:

@@ -14,14 +14,14 @@ import pyarrow as pa
 from calve import changes
 from calve.decode import envelopes
 from calve.decode.arrow import Values, arrow_schema, compute
+from calve.decode.bad import Bad, raise_first
 from calve.decode.changes import Details, Records, with_changes
 from calve.decode.connect import Hints, Part, members, written
-from calve.decode.decoder import Mismatch, Place, shown
+from calve.decode.decoder import Mismatch, parts, shown
 from calve.decode.envelopes import BINLOG, FILE_BITS, POS_BITS, TIMES
 from calve.decode.json import Number, member, named, parsed
 from calve.decode.placeholder import is_placeholder
 from calve.decode.scalars import FIRST_MICRO, LAST_MICRO, parse_integer
-from calve.errors import BadRecord
 from calve.schema import Schema
 
 OPERATIONS = {**envelopes.OPERATIONS, "t": changes.TRUNCATE}
@@ -62,9 +62,9 @@ class _Block:
     values: Values
     origins: Values
 
-    def halves(self) -> Iterator[_Block]:
-        half = len(self.values) // 2
-        for cut in (slice(0, half), slice(half, None)):
+    def parts(self) -> Iterator[_Block]:
+        for begin, end in parts(len(self.values)):
+            cut = slice(begin, end)
             yield _Block(self.keys[cut], self.values[cut], self.origins[cut])
 
 
@@ -83,16 +83,27 @@ class DebeziumDecoder:
 
     def changes(self, keys: Values, values: Values, records: Records) -> tuple[pa.RecordBatch, Values]:
         """The changes of records, and the index of the record that each comes from; raises BadRecord."""
+        made, origins, bad = self.sift(keys, values, records)
+        raise_first(bad, records.place)
+        return made, origins
+
+    def sift(
+        self, keys: Values, values: Values, records: Records
+    ) -> tuple[pa.RecordBatch, Values, list[Bad]]:
+        """The changes of records that are not bad, the record that each comes from, and the bad ones."""
+        bad: list[Bad] = []
         there = compute.indices_nonzero(values.is_valid()).cast(pa.int64())
         block = _Block(keys.take(there), values.take(there), there)
-        made = list(self._made(block, records)) or [self._slow(block, records)]
+        made = list(self._made(block, records, bad)) or [self._slow(block, records, bad)]
         if len(made) == 1:
-            return made[0]
+            return *made[0], bad
         whole = pa.Table.from_batches([batch for batch, _ in made]).combine_chunks().to_batches()
-        return whole[0] if whole else made[0][0], pa.concat_arrays([origins for _, origins in made])
+        return whole[0] if whole else made[0][0], pa.concat_arrays([origins for _, origins in made]), bad
 
-    def _made(self, block: _Block, records: Records) -> Iterator[tuple[pa.RecordBatch, Values]]:
-        """The fast way for what it accepts; what it does not is halved, down to a few records."""
+    def _made(
+        self, block: _Block, records: Records, bad: list[Bad]
+    ) -> Iterator[tuple[pa.RecordBatch, Values]]:
+        """The fast way for what it accepts; what it does not is divided, down to a few records."""
         if not len(block.values):
             return
         if self.is_fast:
@@ -102,33 +113,33 @@ class DebeziumDecoder:
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, Mismatch, RecursionError):
                 pass
         if len(block.values) <= _FEW or not self.is_fast:
-            yield self._slow(block, records)
+            yield self._slow(block, records, bad)
             return
-        for half in block.halves():
-            yield from self._made(half, records)
+        for part in block.parts():
+            yield from self._made(part, records, bad)
 
     def _fast(self, block: _Block, records: Records) -> tuple[pa.RecordBatch, Values]:
         found = envelopes.block(self.schema, self.hints, self.key_fields, block.keys, block.values)
-        there = Records(records.lanes.take(block.origins), records.ats.take(block.origins), records.place)
+        there = records.take(block.origins)
         return with_changes(found.rows, found.operations, there, found.details), block.origins
 
-    def _slow(self, block: _Block, records: Records) -> tuple[pa.RecordBatch, Values]:
-        found = list(self._found(block, records.place))
+    def _slow(self, block: _Block, records: Records, bad: list[Bad]) -> tuple[pa.RecordBatch, Values]:
+        found = list(self._found(block, bad))
         origins = pa.array([index for index, _ in found], pa.int64())
         made = [change for _, change in found]
         operations = pa.array([change.operation for change in made], pa.string())
-        there = Records(records.lanes.take(origins), records.ats.take(origins), records.place)
+        there = records.take(origins)
         return with_changes(_rows(made, self._loose), operations, there, _details(made)), origins
 
-    def _found(self, block: _Block, place: Place) -> Iterator[tuple[int, Change]]:
+    def _found(self, block: _Block, bad: list[Bad]) -> Iterator[tuple[int, Change]]:
         columns = (block.origins, block.keys, block.values)
         for index, key, value in zip(*(column.to_pylist() for column in columns), strict=True):
             try:
                 yield from ((index, change) for change in self.record(key, value))
             except Mismatch as error:
-                raise BadRecord(place(index), str(error)) from None
+                bad.append(Bad(index, error.reason, str(error)))
             except RecursionError:
-                raise BadRecord(place(index), "nested too deeply") from None
+                bad.append(Bad(index, "too_deep", "nested too deeply"))
 
     def record(self, key: bytes | None, value: bytes | None) -> list[Change]:
         """The changes of one record: none of a tombstone or message; raises Mismatch or RecursionError."""
@@ -141,7 +152,7 @@ class DebeziumDecoder:
         if operation == MESSAGE:
             return []
         if type(operation) is not str or operation not in OPERATIONS:
-            raise Mismatch(_no_operation(payload))
+            raise Mismatch(_no_operation(payload), "bad_operation" if payload.get("op") else "malformed")
         envelope = Envelope(payload, members(part) if part is not None else {})
         log, at = sequence(envelope.source), time(payload, envelope.source)
         made = self._changes(OPERATIONS[operation], envelope, key)
@@ -177,7 +188,8 @@ class DebeziumDecoder:
         found = self._key(key)
         missing = [name for name in names or ("",) if found is None or found.values.get(name) is None]
         if missing:
-            raise Mismatch("a delete whose key is neither in 'before' nor in the key of the record")
+            why = "a delete whose key is neither in 'before' nor in the key of the record"
+            raise Mismatch(why, "null_key")
         assert found is not None
         known = {} if before is None else before.values
         return Image({**known, **{name: found.values[name] for name in names}}, ())
@@ -219,7 +231,7 @@ class DebeziumDecoder:
 def _refuse_unknown(image: Image, names: tuple[str, ...]) -> None:
     for name in names:
         if name in image.unknown:
-            raise Mismatch(f"column '{name}': its value was not sent, and it is part of the key")
+            raise Mismatch(f"column '{name}': its value was not sent, and it is part of the key", "null_key")
 
 
 @dataclass(frozen=True)

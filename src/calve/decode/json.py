@@ -25,6 +25,7 @@ from calve.decode.scalars import (
     parse_double,
     parse_float,
     parse_integer,
+    reason_of,
 )
 from calve.schema import Array, Column, Decimal, Map, Primitive, Schema, Struct, Type
 
@@ -62,7 +63,7 @@ class JsonDecoder(Decoder):
         try:
             row = self._fast(pa.array([value], pa.binary()))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, Mismatch):
-            raise Mismatch("nested too deeply") from None
+            raise Mismatch("nested too deeply", "too_deep") from None
         return [column[0].as_py() for column in row.columns]
 
 
@@ -169,7 +170,7 @@ def member(found: dict[str, Any], column: Column, path: str) -> Any:
         return _value(value, column.type, name)
     if not column.nullable:
         why = "NULL" if column.name in found else "missing"
-        raise Mismatch(f"column '{name}': {why}, and the column is NOT NULL")
+        raise Mismatch(f"column '{name}': {why}, and the column is NOT NULL", "null")
     return None
 
 
@@ -186,12 +187,12 @@ def _value(value: Any, kind: Type, path: str) -> Any:
     try:
         return scalar(value, kind)
     except ValueError as error:
-        raise Mismatch(_reason(value, kind, path, str(error))) from None
+        raise Mismatch(_words(value, kind, path, str(error)), reason_of(error)) from None
 
 
 def _element(value: Any, kind: Type, nullable: bool, path: str) -> Any:
     if value is None and not nullable:
-        raise Mismatch(f"column '{path}': NULL, and it must not be")
+        raise Mismatch(f"column '{path}': NULL, and it must not be", "null")
     return None if value is None else _value(value, kind, path)
 
 
@@ -200,7 +201,7 @@ def _entries(value: dict[str, Any], kind: Map, path: str) -> list[tuple[Any, Any
     for text, inner in value.items():
         key = _key(text, kind, path)
         if key in entries:
-            raise Mismatch(f"column '{path}': the key {shown(text)} comes twice")
+            raise Mismatch(f"column '{path}': the key {shown(text)} comes twice", "duplicate")
         entries[key] = _element(inner, kind.value, kind.value_nullable, f"{path}['{text}']")
     return list(entries.items())
 
@@ -209,7 +210,7 @@ def _key(text: str, kind: Map, path: str) -> Any:
     try:
         return _whole(parse(text, kind.key))
     except ValueError as error:
-        raise Mismatch(_reason(text, kind.key, path, str(error))) from None
+        raise Mismatch(_words(text, kind.key, path, str(error)), reason_of(error)) from None
 
 
 class Coded(ABC):
@@ -265,10 +266,10 @@ def require(holds: bool, why: str) -> None:
 
 def _expect(holds: bool, value: Any, kind: Type, path: str) -> None:
     if not holds:
-        raise Mismatch(_reason(value, kind, path, f"it is {named(value)}"))
+        raise Mismatch(_words(value, kind, path, f"it is {named(value)}"), "wrong_type")
 
 
-def _reason(value: Any, kind: Type, path: str, why: str) -> str:
+def _words(value: Any, kind: Type, path: str, why: str) -> str:
     if type(value) in (str, Number):
         return f"column '{path}': {shown(str(value))} is not a {kind.ddl()}: {why}"
     return f"column '{path}': {named(value)} is not a {kind.ddl()}"

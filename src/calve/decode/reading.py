@@ -11,15 +11,17 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any, cast
 
 import pyarrow as pa
 
+from calve.decode.bad import Bad, Raw, Sieve, raise_first
 from calve.decode.changes import Records, RowChanges
 from calve.decode.csv import CsvDecoder
 from calve.decode.decoder import Decoder, Mismatch, utf8
 from calve.decode.dialect import Dialect
+from calve.decode.rows import keyed, sifted
 from calve.errors import BadRecord
 from calve.gateway import WorkerError
 
@@ -64,6 +66,7 @@ class Block:
     lines: list[int]
     before: int
     first: int | None = None
+    header: str | None = None
 
     def ats(self) -> list[int]:
         """How far in the file each record is: more lines than bytes no file has, so both can be added."""
@@ -73,16 +76,20 @@ class Block:
 
 
 def file_rows(
-    decoder: Decoder, tasks: list[list[Split]], layout: Layout, changes: RowChanges | None = None
+    decoder: Decoder,
+    tasks: list[list[Split]],
+    layout: Layout,
+    changes: RowChanges | None = None,
+    sieve: Sieve | None = None,
 ) -> Callable[[Any], Any]:
-    """A function for `mapInArrow` over the numbers of tasks."""
+    """A function for `mapInArrow` over the numbers of tasks. Without a `sieve` a bad record is an error."""
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 for split in tasks[int(str(task))]:
                     try:
-                        yield from _rows(decoder, split, layout, changes)
+                        yield from _rows(decoder, split, layout, changes, sieve)
                     except BadRecord as error:
                         raise WorkerError(error) from None
 
@@ -90,16 +97,19 @@ def file_rows(
 
 
 def _rows(
-    decoder: Decoder, split: Split, layout: Layout, changes: RowChanges | None
+    decoder: Decoder, split: Split, layout: Layout, changes: RowChanges | None, sieve: Sieve | None
 ) -> Iterator[pa.RecordBatch]:
     _refuse_change(split)
     try:
+        header = None
         if layout.header and isinstance(decoder, CsvDecoder):
-            decoder = _with_header(decoder, split)
+            header = _header(split)
+            decoder = decoder.with_header(header) if header else decoder
         for block in _blocks(decoder, split, layout):
             if block.records:
-                rows = decoder.decode(pa.array(block.records, pa.binary()), _place(split, block))
-                yield rows if changes is None else changes.of(rows, _records(split, block))
+                yield _sifted(decoder, split, replace(block, header=header), changes, sieve)
+        if sieve is not None and not sieve.letters:
+            sieve.done((split.path, split.start))
     except json.JSONDecodeError as error:
         place = f"file '{split.path}' line {error.lineno}"
         raise BadRecord(place, f"not valid JSON: {error.msg}, column {error.colno}") from None
@@ -109,6 +119,69 @@ def _rows(
         raise BadRecord(f"file '{split.path}'", "nested too deeply") from None
     except _DAMAGED as error:
         raise BadRecord(f"file '{split.path}'", f"it is damaged or cut off: {error}") from None
+
+
+def _sifted(
+    decoder: Decoder, split: Split, block: Block, changes: RowChanges | None, sieve: Sieve | None
+) -> pa.RecordBatch:
+    values, place = pa.array(block.records, pa.binary()), _place(split, block)
+    made = sifted(decoder, values, lambda: _records(split, block), changes)
+    if sieve is None:
+        raise_first(made.bad, place)
+        return made.rows
+    made = keyed(made, len(values), sieve.keys)
+    if sieve.letters:
+        return sieve.batch_of(made.bad, _raw(split, block, values))
+    begin = (split.path, block.before, block.first, block.lines[0])
+    sieve.take(made.bad, _raw(split, block, values), begin, place)
+    return made.rows
+
+
+def letter_rows(decoder: Decoder, changes: RowChanges | None, sieve: Sieve) -> Callable[[Any], Any]:
+    """A function for `mapInArrow` over dead letters that were lines of files."""
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for begin in range(len(batch)):
+                yield _again(decoder, batch.slice(begin, 1), changes, sieve)
+
+    return rows
+
+
+def _again(
+    decoder: Decoder, letter: pa.RecordBatch, changes: RowChanges | None, sieve: Sieve
+) -> pa.RecordBatch:
+    """The rows of one letter; the key of a line of CSV is the header of its file."""
+    told = {name: letter.column(name)[0].as_py() for name in ("position", "key")}
+    values: Any = letter.column("value")
+    place = json.loads(told["position"])
+    at = place.get("from", 0) + place.get("record", place.get("line"))
+    records = Records(pa.array([0], pa.int64()), pa.array([at], pa.int64()), str)
+    wrong: list[Bad] = []
+    try:
+        headed = told["key"] is not None and isinstance(decoder, CsvDecoder)
+        own = cast(CsvDecoder, decoder).with_header(utf8(told["key"])) if headed else decoder
+    except Mismatch as error:
+        own, values, wrong = decoder, values.slice(0, 0), [Bad(0, error.reason, str(error))]
+        records = records.take(pa.array([], pa.int64()))
+    made = keyed(sifted(own, values, lambda: records, changes), len(values), sieve.keys)
+    raw = Raw(lambda index: place, letter.column("value"), letter.column("key"))
+    sieve.take([*made.bad, *wrong], raw, (told["position"],), str, witness=1)
+    return made.rows
+
+
+def _raw(split: Split, block: Block, values: Any) -> Raw:
+    """The records as they are in the file; lines are counted from the byte `from`, or else from the first."""
+
+    def position(index: int) -> dict[str, Any]:
+        if block.first is not None:
+            return {"file": split.path, "record": block.first + index + 1}
+        begin = {"from": block.before} if block.before else {}
+        return {"file": split.path, **begin, "line": block.lines[index] + 1}
+
+    header = block.header
+    keys = None if header is None else pa.array([header.encode()] * len(values), pa.binary())
+    return Raw(position, values, keys, times=lambda index: split.mtime // 1000)
 
 
 def _refuse_change(split: Split) -> None:
@@ -300,7 +373,6 @@ def _after_space(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _with_header(decoder: CsvDecoder, split: Split) -> CsvDecoder:
+def _header(split: Split) -> str:
     with _opened(split) as file:
-        line = utf8(_line(file).removeprefix(_MARK)).rstrip("\r\n")
-    return decoder.with_header(line) if line else decoder
+        return utf8(_line(file).removeprefix(_MARK)).rstrip("\r\n")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
+from calve import changes as columns
 from calve.decode.arrow import Values, compute
+from calve.decode.bad import Bad, Raw, Sieve, at_origins, null_keys, others, raise_first
 from calve.decode.changes import Records, RowChanges
 from calve.decode.debezium import DebeziumDecoder
 from calve.decode.decoder import Decoder
@@ -18,6 +21,9 @@ Batches = Iterable[pa.RecordBatch]
 
 _TOPIC_BITS = 32
 
+RAW = ("key", "timestamp", "headers")
+"""What a dead letter needs of a Kafka record besides its value and its place."""
+
 
 @dataclass(frozen=True)
 class Topics:
@@ -27,11 +33,14 @@ class Topics:
 
     def place(self, batch: pa.RecordBatch) -> Callable[[int], str]:
         def place(index: int) -> str:
-            topic = self.names[0] if len(self.names) == 1 else batch.column("topic")[index].as_py()
-            partition, offset = (batch.column(name)[index].as_py() for name in ("partition", "offset"))
+            topic, partition, offset = self._at(batch, index)
             return f"topic '{topic}' partition {partition} offset {offset}"
 
         return place
+
+    def _at(self, batch: pa.RecordBatch, index: int) -> tuple[Any, ...]:
+        topic = self.names[0] if len(self.names) == 1 else batch.column("topic")[index].as_py()
+        return (topic, *(batch.column(name)[index].as_py() for name in ("partition", "offset")))
 
     def records(self, batch: pa.RecordBatch) -> Records:
         """Where the records are: a lane is a partition, and of several topics each has lanes of its own."""
@@ -41,38 +50,108 @@ class Topics:
             lanes = compute.bit_wise_or(compute.shift_left(numbers, _TOPIC_BITS), lanes)
         return Records(lanes, batch.column("offset"), self.place(batch))
 
+    def raw(self, batch: pa.RecordBatch) -> Raw:
+        """The records as Kafka has them."""
+
+        def position(index: int) -> Mapping[str, Any]:
+            return dict(zip(("topic", "partition", "offset"), self._at(batch, index), strict=True))
+
+        def time(index: int) -> int | None:
+            return batch.column("timestamp").cast(pa.int64())[index].as_py()
+
+        return Raw(position, batch.column("value"), batch.column("key"), batch.column("headers"), time)
+
+    def block(self, batch: pa.RecordBatch) -> tuple[Any, ...]:
+        """What tells a block of records apart from others of the batch."""
+        return self._at(batch, 0) if len(batch) else ()
+
+
+@dataclass(frozen=True)
+class Sifted:
+    """Rows, the record that each comes from (None: one each, in order), and the records that were bad."""
+
+    rows: pa.RecordBatch
+    origins: Values | None
+    bad: list[Bad]
+
+
+def sifted(
+    decoder: Decoder, values: Values, records: Callable[[], Records], changes: RowChanges | None
+) -> Sifted:
+    """The rows, or changes, of records; `records` is only asked where changes are wanted."""
+    rows, bad = decoder.sift(values)
+    origins = others(len(values), bad) if bad else None
+    if changes is None:
+        return Sifted(rows, origins, bad)
+    there = records()
+    made, wrong = changes.sift(rows, there if origins is None else there.take(origins))
+    if not wrong:
+        return Sifted(made, origins, bad)
+    origins = others(len(values), []) if origins is None else origins
+    return Sifted(made, origins.take(others(len(origins), wrong)), [*bad, *at_origins(wrong, origins)])
+
+
+def keyed(found: Sifted, count: int, keys: tuple[str, ...]) -> Sifted:
+    """`found` without rows, of `count` records, that lack a column of the key."""
+    if not keys:
+        return found
+    exempt = None
+    if columns.OPERATION in found.rows.schema.names:
+        exempt = compute.equal(found.rows.column(columns.OPERATION), columns.TRUNCATE)
+    wrong = null_keys(found.rows, keys, exempt)
+    if not wrong:
+        return found
+    origins = others(count, []) if found.origins is None else found.origins
+    bad = {one.at: one for one in at_origins(wrong, origins)}
+    # A record of two changes goes as a whole.
+    kept = others(len(origins), [Bad(i, "", "") for i, at in enumerate(origins.to_pylist()) if at in bad])
+    return Sifted(found.rows.take(kept), origins.take(kept), [*found.bad, *bad.values()])
+
 
 def record_rows(
-    decoder: Decoder, kept: Mapping[str, str], topics: Topics, changes: RowChanges | None = None
+    decoder: Decoder,
+    kept: Mapping[str, str],
+    topics: Topics,
+    changes: RowChanges | None = None,
+    sieve: Sieve | None = None,
 ) -> Callable[[Batches], Batches]:
     """A function for `mapInArrow` over Kafka records: one row, or one change, of each.
 
-    `kept` maps their columns to the names they keep.
+    `kept` maps their columns to the names they keep. Without a `sieve` a bad record is an error.
     """
 
-    def rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-        decoded = decoder.decode(batch.column("value"), topics.place(batch))
-        if changes is None:
-            return _with(decoded, batch, kept)
-        made = changes.of(decoded, topics.records(batch))
-        return _with(made, batch, kept)
+    def found(batch: pa.RecordBatch) -> Sifted:
+        return sifted(decoder, batch.column("value"), lambda: topics.records(batch), changes)
 
-    return _mapped(rows)
+    return _mapped(found, kept, topics, sieve)
 
 
 def record_changes(
-    decoder: DebeziumDecoder, kept: Mapping[str, str], topics: Topics
+    decoder: DebeziumDecoder, kept: Mapping[str, str], topics: Topics, sieve: Sieve | None = None
 ) -> Callable[[Batches], Batches]:
     """A function for `mapInArrow` over Kafka records with keys: none, one or two changes of each."""
 
+    def found(batch: pa.RecordBatch) -> Sifted:
+        return Sifted(*decoder.sift(batch.column("key"), batch.column("value"), topics.records(batch)))
+
+    return _mapped(found, kept, topics, sieve)
+
+
+def _mapped(
+    found: Callable[[pa.RecordBatch], Sifted], kept: Mapping[str, str], topics: Topics, sieve: Sieve | None
+) -> Callable[[Batches], Batches]:
     def rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-        made, origins = decoder.changes(batch.column("key"), batch.column("value"), topics.records(batch))
-        return _with(made, batch.take(origins) if kept else batch, kept)
+        made = found(batch)
+        if sieve is None:
+            raise_first(made.bad, topics.place(batch))
+            return _with(made, batch, kept)
+        made = keyed(made, len(batch), sieve.keys)
+        if sieve.letters:
+            return sieve.batch_of(made.bad, topics.raw(batch))
+        block, place = topics.block(batch), topics.place(batch)
+        sieve.take(made.bad, topics.raw(batch), block, place, witness=len(batch))
+        return _with(made, batch, kept)
 
-    return _mapped(rows)
-
-
-def _mapped(rows: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Callable[[Batches], Batches]:
     def mapped(batches: Batches) -> Batches:
         for batch in batches:
             try:
@@ -83,8 +162,10 @@ def _mapped(rows: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Callable[[Batch
     return mapped
 
 
-def _with(rows: pa.RecordBatch, batch: pa.RecordBatch, kept: Mapping[str, str]) -> pa.RecordBatch:
+def _with(made: Sifted, batch: pa.RecordBatch, kept: Mapping[str, str]) -> pa.RecordBatch:
     if not kept:
-        return rows
-    arrays = [*rows.columns, *(batch.column(name) for name in kept)]
-    return pa.RecordBatch.from_arrays(arrays, names=[*rows.schema.names, *kept.values()])
+        return made.rows
+    there = batch.select(list(kept))
+    there = there if made.origins is None else there.take(made.origins)
+    arrays = [*made.rows.columns, *there.columns]
+    return pa.RecordBatch.from_arrays(arrays, names=[*made.rows.schema.names, *kept.values()])

@@ -37,6 +37,18 @@ _TIME = re.compile(
 )
 
 
+class OutOfRange(ValueError):
+    """A value of the right kind that the type cannot hold as it is."""
+
+    def __init__(self, why: str = "out of range") -> None:
+        super().__init__(why)
+
+
+def reason_of(error: ValueError) -> str:
+    """The reason code of a value that was refused."""
+    return "out_of_range" if isinstance(error, OutOfRange) else "wrong_type"
+
+
 def parse(text: str, kind: Type) -> Any:
     """The value of `kind` that `text` stands for, as `pyarrow.array` takes it; raises ValueError."""
     if isinstance(kind, Decimal):
@@ -53,7 +65,7 @@ def parse_integer(text: str, name: str) -> int:
         raise ValueError("not a whole number")
     value, limit = int(text), 1 << (_BITS[name] - 1)
     if not -limit <= value < limit:
-        raise ValueError("out of range")
+        raise OutOfRange
     return value
 
 
@@ -64,13 +76,13 @@ def parse_decimal(text: str, kind: Decimal) -> decimal.Decimal:
     try:
         value = decimal.Decimal(text)
     except decimal.InvalidOperation:
-        raise ValueError("out of range") from None
+        raise OutOfRange from None
     if not value:
         return decimal.Decimal(0)
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     if value.adjusted() >= kind.precision - kind.scale or _last_digit(digits, exponent) < -kind.scale:
-        raise ValueError("out of range")
+        raise OutOfRange
     return value
 
 
@@ -85,7 +97,7 @@ def parse_double(text: str) -> float:
         raise ValueError("not a number")
     value = float(text)
     if math.isinf(value):
-        raise ValueError("out of range")
+        raise OutOfRange
     return value
 
 
@@ -95,7 +107,7 @@ def parse_float(text: str) -> float:
     try:
         struct.pack("<f", value)
     except OverflowError:
-        raise ValueError("out of range") from None
+        raise OutOfRange from None
     return value
 
 
@@ -142,7 +154,7 @@ def _micros(text: str) -> tuple[int, bool]:
     seconds = (hour * 60 + minute) * 60 + second
     micros = day * _DAY + seconds * 1_000_000 + _fraction(found[7]) - _offset(found)
     if not FIRST_MICRO <= micros <= LAST_MICRO:
-        raise ValueError("out of range")
+        raise OutOfRange
     return micros, bool(found[8] or found[9])
 
 
@@ -150,7 +162,7 @@ def _fraction(digits: str | None) -> int:
     if digits is None:
         return 0
     if digits[6:].strip("0"):
-        raise ValueError("finer than a microsecond")
+        raise OutOfRange("finer than a microsecond")
     return int(digits[:6].ljust(6, "0"))
 
 

@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from calve.decode.arrow import Values
 from calve.decode.avro import Writer, writer
+from calve.decode.bad import Bad, at_origins, others
 from calve.decode.changes import Records
 from calve.decode.connect import Hints, Part
 from calve.decode.debezium import DebeziumDecoder
 from calve.decode.decoder import Mismatch
 from calve.decode.schemas import AVRO, HEADER, JSON, SchemaRegistry, has_id, schema_id
-from calve.errors import BadRecord
 from calve.schema import Schema, SchemaError
 from calve.schema.avro import AvroSchema, Node, logical
 
@@ -71,12 +71,19 @@ class RegisteredDebeziumDecoder(DebeziumDecoder):
         super().__init__(schema, hints, key_fields)
         self.registry = registry
 
-    def changes(self, keys: Values, values: Values, records: Records) -> tuple[pa.RecordBatch, Values]:
-        plain = [self._plain(column, records, is_key) for column, is_key in ((keys, True), (values, False))]
-        return super().changes(plain[0], plain[1], records)
+    def sift(
+        self, keys: Values, values: Values, records: Records
+    ) -> tuple[pa.RecordBatch, Values, list[Bad]]:
+        wrong: dict[int, Bad] = {}
+        plain = [self._plain(column, wrong, is_key) for column, is_key in ((keys, True), (values, False))]
+        if not wrong:
+            return super().sift(plain[0], plain[1], records)
+        kept = others(len(values), wrong.values())
+        made, origins, bad = super().sift(plain[0].take(kept), plain[1].take(kept), records.take(kept))
+        return made, kept.take(origins), [*at_origins(bad, kept), *wrong.values()]
 
-    def _plain(self, column: Values, records: Records, is_key: bool) -> Values:
-        made = []
+    def _plain(self, column: Values, wrong: dict[int, Bad], is_key: bool) -> Values:
+        made: list[bytes | None] = []
         for index, value in enumerate(column.to_pylist()):
             # Keys may have a converter of their own.
             if value is None or (is_key and not has_id(value)):
@@ -86,7 +93,8 @@ class RegisteredDebeziumDecoder(DebeziumDecoder):
                 made.append(self._json(value))
             except Mismatch as error:
                 why = f"the key of the record: {error}" if is_key else str(error)
-                raise BadRecord(records.place(index), why) from None
+                wrong.setdefault(index, Bad(index, error.reason, why))
+                made.append(None)
         return pa.array(made, pa.binary())
 
     def _json(self, value: bytes) -> bytes:

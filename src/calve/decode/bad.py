@@ -1,0 +1,248 @@
+"""Records that cannot be taken: what is wrong with them, and how they leave a Python worker.
+
+Rows leave a worker as Arrow batches. What is bad leaves it beside them, in an accumulator of Spark's, with
+the raw record and what was wrong. So good rows carry no column for it, nothing is decoded twice, and
+transforms see good rows only. Where that would be much, only counts leave this way, and a second pass over
+the records gives nothing but the bad ones (`Sieve.only_letters`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from calve.decode.arrow import Values, arrow_schema, compute
+from calve.errors import BadRecord
+from calve.schema import Array, Column, Primitive, Schema, Struct
+
+DECODE, CAST, KEY, ROUTE = "decode", "cast", "key", "route"
+
+REASONS: dict[str, tuple[str, str]] = {
+    "null_value": (DECODE, "the record has no value, and the format needs one"),
+    "not_utf8": (DECODE, "the bytes are no UTF-8"),
+    "malformed": (DECODE, "the bytes are not what the format says: no JSON, no line of CSV, no envelope"),
+    "too_deep": (DECODE, "objects or arrays are inside each other more often than can be read"),
+    "unknown_schema": (DECODE, "the schema that the record was written with cannot be had"),
+    "bad_operation": (DECODE, "the record says an operation that is none"),
+    "wrong_type": (CAST, "a value is not one of the declared type"),
+    "out_of_range": (CAST, "a value is of the kind, and the declared type cannot hold it exactly"),
+    "null": (CAST, "a value is NULL or missing, and the column is NOT NULL"),
+    "duplicate": (CAST, "a key of a map comes twice"),
+    "null_key": (KEY, "a column of `key_fields` is NULL"),
+    "no_route": (ROUTE, "no table is declared for the record"),
+}
+"""Every reason code: the stage that it belongs to, and what it says."""
+
+_HEADERS = Array(Struct((Column("key", Primitive("string")), Column("value", Primitive("binary")))))
+
+RECORD = Schema(
+    (
+        Column("letter_id", Primitive("string"), nullable=False),
+        Column("position", Primitive("string"), nullable=False),
+        Column("event_time", Primitive("timestamp")),
+        Column("stage", Primitive("string"), nullable=False),
+        Column("reason", Primitive("string"), nullable=False),
+        Column("message", Primitive("string"), nullable=False),
+        Column("key", Primitive("binary")),
+        Column("value", Primitive("binary")),
+        Column("headers", _HEADERS),
+        Column("schema_id", Primitive("int")),
+    )
+)
+"""What is kept of a bad record."""
+
+_LONGEST_MESSAGE = 1_000
+
+
+class Bad(NamedTuple):
+    """One of the records of a block that cannot be taken, and why."""
+
+    at: int
+    reason: str
+    message: str
+
+
+class Letter(NamedTuple):
+    """A bad record with all that is kept of it, in the order of `RECORD`."""
+
+    letter_id: str
+    position: str
+    event_time: int | None
+    stage: str
+    reason: str
+    message: str
+    key: bytes | None
+    value: bytes | None
+    headers: list[dict[str, Any]] | None
+    schema_id: int | None
+
+    @property
+    def size(self) -> int:
+        held = sum(len(one["value"] or b"") for one in self.headers or ())
+        return len(self.key or b"") + len(self.value or b"") + held + len(self.message) + len(self.position)
+
+
+class Report(NamedTuple):
+    """What became of the records of one block: of `records`, those behind `letters` were bad.
+
+    `place` tells the block apart from the others of the batch; `more` bad ones are counted and not carried.
+    """
+
+    batch: str
+    place: tuple[Any, ...]
+    records: int
+    letters: list[Letter]
+    more: int = 0
+    witness: int = 0
+    """What is also counted by somebody else: the records of Kafka, the parts of files."""
+
+    @property
+    def bad(self) -> int:
+        return len(self.letters) + self.more
+
+
+def raise_first(bad: Sequence[Bad], place: Callable[[int], str]) -> None:
+    """Raise BadRecord for the first of the bad records, if there is one."""
+    if bad:
+        first = min(bad)
+        raise BadRecord(place(first.at), first.message)
+
+
+def others(count: int, bad: Iterable[Bad]) -> Values:
+    """The indices of the records that are not bad."""
+    flags = [True] * count
+    for one in bad:
+        flags[one.at] = False
+    return compute.indices_nonzero(pa.array(flags, pa.bool_())).cast(pa.int64())
+
+
+def at_origins(bad: Iterable[Bad], origins: Values) -> list[Bad]:
+    """`bad`, whose indices are those of rows, with the indices of the records that the rows come from."""
+    return [one._replace(at=origins[one.at].as_py()) for one in bad]
+
+
+def null_keys(rows: pa.RecordBatch, names: Iterable[str], exempt: Values | None = None) -> list[Bad]:
+    """Rows in which a column of the key is NULL; `exempt` tells those that need no key."""
+    found: dict[int, Bad] = {}
+    for name in names:
+        column = rows.column(name)
+        if column.null_count:
+            flags = column.is_null() if exempt is None else compute.and_not(column.is_null(), exempt)
+            for index in compute.indices_nonzero(flags).to_pylist():
+                why = f"column '{name}': NULL, and it is part of the key"
+                found.setdefault(index, Bad(index, "null_key", why))
+    return list(found.values())
+
+
+@dataclass(frozen=True)
+class Raw:
+    """The raw records of a block, column by column."""
+
+    positions: Callable[[int], Mapping[str, Any]]
+    values: Values
+    keys: Values | None = None
+    headers: Values | None = None
+    times: Callable[[int], int | None] = lambda index: None
+    schema_ids: Callable[[int], int | None] = lambda index: None
+
+    def letter(self, bad: Bad, salt: str) -> Letter:
+        """All that is kept of one bad record."""
+        at = bad.at
+        position = json.dumps(self.positions(at), ensure_ascii=False, separators=(",", ":"))
+        name = hashlib.sha256(f"{salt}\0{position}".encode("utf-8", "surrogateescape")).hexdigest()[:32]
+        return Letter(
+            name,
+            position,
+            self.times(at),
+            REASONS[bad.reason][0],
+            bad.reason,
+            bad.message[:_LONGEST_MESSAGE].encode("utf-8", "replace").decode(),
+            _item(self.keys, at),
+            _item(self.values, at),
+            _item(self.headers, at),
+            self.schema_ids(at),
+        )
+
+
+def _item(column: Values | None, index: int) -> Any:
+    return None if column is None else column[index].as_py()
+
+
+@dataclass
+class Sieve:
+    """Keeps bad records back. Travels to Python workers, each of which has its own.
+
+    `keys` are columns that no row may lack; a worker that meets more than `most` bad records gives up. It
+    carries `carried` of them and `bytes`, and counts the others.
+    """
+
+    batch: str
+    salt: str
+    report: Callable[[list[Report]], object]
+    keys: tuple[str, ...] = ()
+    most: int | None = None
+    carried: int = 2_000
+    bytes: int = 4 * 2**20
+    letters: bool = False
+    _records: int = field(default=0, compare=False)
+    _bytes: int = field(default=0, compare=False)
+    _bad: int = field(default=0, compare=False)
+
+    def only_letters(self) -> Sieve:
+        """A sieve that gives nothing but the bad records, as rows."""
+        return replace(self, letters=True)
+
+    def take(
+        self,
+        bad: Sequence[Bad],
+        raw: Raw,
+        place: tuple[Any, ...],
+        where: Callable[[int], str],
+        witness: int = 0,
+    ) -> None:
+        """Report a block of records; `where` is for words about the first bad one."""
+        made = [raw.letter(one, self.salt) for one in sorted(bad)] if bad else []
+        self._bad += len(made)
+        if self.most is not None and self._bad > self.most:
+            first = min(bad)
+            raise BadRecord(where(first.at), f"{first.message}; it is one more than max_count")
+        carried = [letter for letter in made if self._fits(letter)]
+        more = len(made) - len(carried)
+        self.report([Report(self.batch, place, len(raw.values), carried, more, witness)])
+
+    def done(self, place: tuple[Any, ...]) -> None:
+        """Report that a part was read to its end."""
+        self.report([Report(self.batch, place, 0, [], witness=1)])
+
+    def _fits(self, letter: Letter) -> bool:
+        self._records += 1
+        self._bytes += letter.size
+        return self._records <= self.carried and self._bytes <= self.bytes
+
+    def batch_of(self, bad: Sequence[Bad], raw: Raw) -> pa.RecordBatch:
+        """The bad records of a block as rows of `RECORD`."""
+        return as_batch([raw.letter(one, self.salt) for one in sorted(bad)])
+
+
+@dataclass
+class Catch:
+    """What the driver knows of the bad records of one reading: the sieve that finds them, and a count.
+
+    `expected` is what the witnesses of all reports must add up to, counted by somebody else; the source that
+    reads sets it.
+    """
+
+    sieve: Sieve
+    expected: Callable[[], int | None] = lambda: None
+
+
+def as_batch(letters: Sequence[Letter]) -> pa.RecordBatch:
+    """Letters as rows of `RECORD`."""
+    schema: Any = arrow_schema(RECORD)
+    arrays = [pa.array([one[at] for one in letters], kind.type) for at, kind in enumerate(schema)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
