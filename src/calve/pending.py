@@ -25,7 +25,6 @@ KEYS: dict[str, tuple[Any, ...]] = {
     "sinks.iceberg.config.azure": ANY,
     "sinks.iceberg.config.schema_evolution": ("add_columns", "full"),
     "sinks.iceberg.config.renames": ANY,
-    "sinks.iceberg.config.dead_letter": (dict,),
     "sinks.iceberg.config.maintenance": ANY,
 }
 

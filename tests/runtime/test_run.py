@@ -18,7 +18,7 @@ sources:
     config: {path: data/*.json, format: json, schema: "id BIGINT NOT NULL"}
 sinks:
   one: {connector: iceberg, config: {namespace: shop, table: one}}
-  two: {connector: iceberg, config: {namespace: shop, table: two}}
+  two: {connector: iceberg, config: {namespace: shop, table: two, dead_letter: off}}
 pipelines:
   first: {source: bad, sink: two}
   second: {source: good, sink: one}

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from calve.model import documentation
 from calve.partitioning import PartitionField, SortField
-from calve.sink.declaration import CODECS, IcebergSink
+from calve.sink.declaration import CODECS, DeadLetter, IcebergSink
 
 DEFAULTS = {
     "allowed_tables": [],
@@ -41,7 +41,7 @@ DEFAULTS = {
     "overwrite_conflicts": "refuse",
     "schema_evolution": "add_columns",
     "renames": {},
-    "dead_letter": None,
+    "dead_letter": DeadLetter(),
     "table_properties": {},
     "snapshot_properties": {},
     "retry_for": 600.0,
@@ -224,6 +224,7 @@ def test_other_table_properties_are_passed_on_as_text() -> None:
         ("sort_by", ["a down"]),
         ("key_fields", [""]),
         ("dead_letter", {"max_ratio": 2}),
+        ("dead_letter", {"max_count": -1}),
         ("dead_letter", "on"),
         ("overwrite", "rows"),
     ],

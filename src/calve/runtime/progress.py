@@ -50,6 +50,8 @@ def line(status: Status, now: float) -> str:
         parts.append(
             f"{status.rows:,} rows in {status.batches:,} commits, {status.rows / seconds:,.0f} rows/s"
         )
+    if status.dead_letters:
+        parts.append(f"{status.dead_letters:,} bad records")
     if status.waiting:
         parts.append(f"{status.waiting:,} waiting")
     if status.last_commit:

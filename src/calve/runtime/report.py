@@ -27,6 +27,8 @@ class Status:
     rows: int = 0
     dropped: int = 0
     """Changes that were passed over: deletes where rows are only added, and changes that came too late."""
+    dead_letters: int = 0
+    """Records that could not be taken and are in the table for dead letters."""
     bytes: int = 0
     batches: int = 0
     files: int = 0

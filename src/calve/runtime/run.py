@@ -100,7 +100,9 @@ def summary(one: Run) -> str:
         return f"{status.pipeline}: {one.error}"
     if not status.batches:
         return f"{status.pipeline}: nothing new for table '{status.table}'"
-    return f"{status.pipeline}: {status.rows:,} rows in {status.batches:,} commits to table '{status.table}'"
+    bad = f", {status.dead_letters:,} bad records to its dead letters" if status.dead_letters else ""
+    done = f"{status.rows:,} rows in {status.batches:,} commits to table '{status.table}'"
+    return f"{status.pipeline}: {done}{bad}"
 
 
 def _run(spark: SparkSession, one: Run, stop: Stop, once: bool, declared: Collection[str]) -> None:

@@ -6,11 +6,12 @@ import sys
 import time
 from collections.abc import Collection
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from calve import changes, crash
 from calve.errors import ConfigurationError
-from calve.iceberg.stage import Staged
+from calve.iceberg.stage import NOTHING, Staged
 from calve.patience import Abandoned, Patience
 from calve.position import Position
 from calve.project import ResolvedPipeline
@@ -19,12 +20,15 @@ from calve.runtime.report import Report
 from calve.runtime.stop import Stop
 from calve.schema import Column, Primitive, Schema
 from calve.sink import refusals
+from calve.sink.dead_letter import Letters
 from calve.sink.routed import Routed, writer_of
 from calve.sink.writer import Writer, columns_of
 from calve.sources.source import Limits, Waiting, with_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from calve.decode.bad import Catch
 
 POLL = 0.5
 REFRESH = 3600.0
@@ -63,8 +67,14 @@ class Runner:
             self._sink.batch_size, self._sink.flush_interval_secs, self._sink.minimum_size
         )
         self._patience = Patience(self._sink.retry_for, report.notice, self._is_abandoned)
+        self._letters = self._opened_letters(pipeline.name)
         self._in_flight = False
         self._committed = time.monotonic()
+
+    def _opened_letters(self, name: str) -> Letters | None:
+        if self._sink.dead_letter == "off" or not self._source.catches:
+            return None
+        return Letters(self._spark, name, self._sink, self._sink_id, self._patience)
 
     def run(self) -> None:
         """Run until the source has ended, the end is asked for or, with `once`, nothing is waiting."""
@@ -104,6 +114,8 @@ class Runner:
             return None
         columns = self._patience.keep_trying(lambda: self.columns(start))
         held = writer.open(identity, start, columns)
+        if self._letters:
+            self._letters.open(identity, held.position, held.epoch)
         self._report.update(state="running", epoch=held.epoch, position=held.position)
         self._report.remember(self._place(writer), str(writer.uuid))
         return held.position
@@ -161,18 +173,21 @@ class Runner:
         """Run one batch; returns the position behind it."""
         begun = time.monotonic()
         self._in_flight = True
-        staged = self._patience.keep_trying(lambda: self._stage(writer, after, waiting))
-        if staged.is_empty and begun - self._committed < REFRESH:
+        staged, letters = self._patience.keep_trying(lambda: self._stage(writer, after, waiting))
+        if staged.is_empty and letters.is_empty and begun - self._committed < REFRESH:
             staged.release()
             self._in_flight = False
             return waiting.to
         written = time.monotonic()
+        if self._letters:
+            self._letters.commit(letters, after, waiting.to)
         writer.commit(staged, waiting.to)
         self._committed = time.monotonic()
         self._acknowledge(waiting.to)
         self._report.add(
             rows=staged.rows,
             dropped=staged.dropped,
+            dead_letters=letters.rows,
             bytes=staged.bytes,
             batches=1,
             files=len(staged.files),
@@ -186,14 +201,39 @@ class Runner:
         crash.point("batch.end")
         return waiting.to
 
-    def _stage(self, writer: Writer | Routed, after: Position, waiting: Waiting) -> Staged:
+    def _stage(self, writer: Writer | Routed, after: Position, waiting: Waiting) -> tuple[Staged, Staged]:
+        """The rows of a batch and its dead letters, as files that no snapshot has yet."""
         frame = self._frame(after, waiting.to)
         crash.point("read.after")
-        return writer.stage(frame, waiting.rows, waiting.bytes)
+        staged = writer.stage(frame, waiting.rows, waiting.bytes)
+        return staged, self._stage_letters(after, waiting.to)
+
+    def _stage_letters(self, after: Position, to: Position) -> Staged:
+        if self._letters is None:
+            return NOTHING
+        read = partial(self._source.read_bad, self._spark, after, to, as_changes=self._takes_changes)
+        staged = self._letters.stage(after, to, read)
+        if staged.rows:
+            self._report.notice(f"{staged.rows:,} bad records go to table '{self._letters.name}'")
+        return staged
 
     def _frame(self, after: Position, to: Position) -> DataFrame:
-        read = self._source.read_changes if self._takes_changes else self._source.read
-        return self._transformed(read(self._spark, after, to))
+        if self._letters:
+            bad = self._letters.catch(self.keys())
+            frame = self._source.read_good(self._spark, after, to, bad, as_changes=self._takes_changes)
+        else:
+            read = self._source.read_changes if self._takes_changes else self._source.read
+            frame = read(self._spark, after, to)
+        return self._transformed(frame)
+
+    def keys(self) -> tuple[str, ...]:
+        """The columns of the key, where it is the source's rows that have them."""
+        return tuple(self._sink.key_fields) if not self._transforms else ()
+
+    def again(self, letters: DataFrame, bad: Catch) -> DataFrame:
+        """The rows of dead letters, on the way that those of every batch take."""
+        read = self._source.read_again(self._spark, letters, bad, as_changes=self._takes_changes)
+        return self._transformed(read)
 
     def _transformed(self, frame: DataFrame) -> DataFrame:
         for transform in self._transforms:

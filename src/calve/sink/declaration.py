@@ -109,7 +109,12 @@ class DeadLetter(Model):
     """The table for them, in the namespace of the sink. Default: the sink's table and `__dead_letter`."""
 
     max_ratio: float | None = Field(default=None, gt=0, le=1)
-    """The share of bad records in a batch above which the pipeline stops, from 0 to 1."""
+    """The share of bad records in a batch, from 0 to 1, above which the pipeline stops with 65 and nothing
+    of the batch is committed. Not used when left out."""
+
+    max_count: int | None = Field(default=None, ge=0)
+    """The number of bad records in a batch above which the pipeline stops with 65 and nothing of the batch
+    is committed. Not used when left out."""
 
 
 class Maintenance(Model):
@@ -232,7 +237,7 @@ class IcebergSink(Model):
     renames: dict[str, ColumnName] = Field(default_factory=dict)
     """Columns that `schema_evolution: full` renames, old name to new."""
 
-    dead_letter: DeadLetter | Literal["off"] | None = None
+    dead_letter: DeadLetter | Literal["off"] = DeadLetter()
     """Where records go that cannot be taken; with `off`, such a record stops the pipeline."""
 
     table_properties: dict[str, Text] = Field(default_factory=dict)
@@ -268,6 +273,13 @@ class IcebergSink(Model):
     def confinement(self, template: Template) -> Confinement:
         """The names that rows may be routed to."""
         return Confinement(template, frozenset(self.allowed_tables), self.max_tables)
+
+    def dead_letter_table(self) -> str | None:
+        """The name of the table for records that cannot be taken; None if there is none."""
+        if self.dead_letter == "off":
+            return None
+        name = re.sub(r"[{}]", "", self.table)
+        return self.dead_letter.table or f"{name}__dead_letter"
 
     def partition_fields_declared(self) -> tuple[PartitionField, ...] | None:
         """The declared partition fields; None for whatever the table has."""
@@ -306,6 +318,7 @@ class IcebergSink(Model):
             *self._repeated(),
             *self._mode_flaws(),
             *self._route_flaws(),
+            *self._letter_flaws(),
             *self._size_flaws(),
             *_owned("table_properties", self.table_properties, _TABLE_PROPERTIES, _TABLE_PREFIXES),
             *_owned("snapshot_properties", self.snapshot_properties, _SUMMARY_PROPERTIES, _SUMMARY_PREFIXES),
@@ -393,6 +406,11 @@ class IcebergSink(Model):
         if self.truncate == "delete" and template.columns:
             found.append(Flaw(("truncate",), "the source does not say which of the tables it means"))
         return found
+
+    def _letter_flaws(self) -> list[Flaw]:
+        if self.dead_letter_table() in (self.table, f"{self.table}__tombstones"):
+            return [Flaw(("dead_letter", "table"), "another table of the sink has this name")]
+        return []
 
     def _size_flaws(self) -> list[Flaw]:
         found = []

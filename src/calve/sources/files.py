@@ -27,6 +27,7 @@ from calve.sources.written_schema import WrittenSchema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from calve.decode.bad import Catch
     from calve.decode.changes import RowChanges
     from calve.decode.decoder import Decoder
     from calve.decode.reading import Split
@@ -223,6 +224,43 @@ class FilesSource(Source):
                 return columnar.rows(found, self.declared)
             return self._read_lines(spark, files, self._line_columns(), None)
 
+    @property
+    def catches(self) -> bool:
+        return self.format in ("json", "csv", "text")
+
+    def read_good(
+        self, spark: SparkSession, after: Position, to: Position, bad: Catch, *, as_changes: bool
+    ) -> DataFrame:
+        columns, changes = self._made(as_changes)
+        with translated(f"read files of '{self._where()}'"):
+            return self._read_lines(spark, self._files(after, to), columns, changes, bad)
+
+    def read_bad(
+        self, spark: SparkSession, after: Position, to: Position, bad: Catch, *, as_changes: bool
+    ) -> DataFrame:
+        from calve.decode.bad import RECORD, Catch
+
+        _, changes = self._made(as_changes)
+        only = Catch(bad.sieve.only_letters())
+        with translated(f"read files of '{self._where()}'"):
+            return self._read_lines(spark, self._files(after, to), RECORD, changes, only)
+
+    def read_again(
+        self, spark: SparkSession, letters: DataFrame, bad: Catch, *, as_changes: bool
+    ) -> DataFrame:
+        from pyspark.sql.types import StructType
+
+        from calve.decode.reading import letter_rows
+
+        columns, changes = self._made(as_changes)
+        types = StructType.fromJson(columns.to_spark_json())
+        return letters.mapInArrow(letter_rows(self._decoder(), changes, bad.sieve), types)
+
+    def _made(self, as_changes: bool) -> tuple[Schema, RowChanges | None]:
+        if not as_changes:
+            return self._line_columns(), None
+        return with_changes(self._line_columns(), carried=self.carries_changes), self._row_changes()
+
     def read_changes(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
         files = self._files(after, to)
         with translated(f"read files of '{self._where()}'"):
@@ -248,7 +286,12 @@ class FilesSource(Source):
         return RowChanges(self.operation.field, self.operation.codes(), required)
 
     def _read_lines(
-        self, spark: SparkSession, files: list[File], columns: Schema, changes: RowChanges | None
+        self,
+        spark: SparkSession,
+        files: list[File],
+        columns: Schema,
+        changes: RowChanges | None,
+        bad: Catch | None = None,
     ) -> DataFrame:
         from pyspark.sql.types import StructType
 
@@ -261,7 +304,10 @@ class FilesSource(Source):
         tasks = _shared(splits, spark.sparkContext.defaultParallelism)
         layout = Layout(self.options.header, self.options.multi_line)
         numbers = spark.range(0, len(tasks), 1, len(tasks))
-        return numbers.mapInArrow(file_rows(self._decoder(), tasks, layout, changes), types)
+        if bad is not None:
+            bad.expected = lambda: len(splits)
+        sieve = bad.sieve if bad else None
+        return numbers.mapInArrow(file_rows(self._decoder(), tasks, layout, changes, sieve), types)
 
     def _read_columnar_changes(self, spark: SparkSession, paths: list[str]) -> DataFrame:
         from pyspark.sql.types import StructType

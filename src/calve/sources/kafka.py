@@ -6,13 +6,13 @@ import json
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
-from calve import changes
+from calve import changes, gateway
 from calve.errors import ConfigurationError, StartRefused
 from calve.gateway import translated
 from calve.model import Flaw, Model, Text, suggestion
@@ -32,6 +32,7 @@ from calve.sources.written_schema import WrittenSchema, registered_columns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from calve.decode.bad import Catch, Sieve
     from calve.decode.debezium import DebeziumDecoder
     from calve.decode.decoder import Decoder
     from calve.decode.schemas import Registered
@@ -73,6 +74,9 @@ METADATA = {
 
 _Metadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers"]
 _NEEDED = ("value", "partition", "offset")
+_RAW = ("key", "timestamp", "headers")
+"""What a dead letter needs besides."""
+
 _WITH_SCHEMA = ("json", "csv", "avro", "debezium")
 _WITHOUT_OPERATION = ("text", "raw", "debezium")
 
@@ -103,8 +107,8 @@ def _pattern(value: str) -> str:
 
 Topic = Annotated[str, AfterValidator(_topic)]
 
-Work = Callable[[dict[str, str], list[str]], Any]
-"""What makes a function for `mapInArrow` of the columns that are kept and the topics that are read."""
+Work = Callable[[dict[str, str], list[str], "Sieve | None"], Any]
+"""What makes a function for `mapInArrow`: of the columns that are kept, the topics, and a sieve."""
 
 
 class KafkaStart(Model):
@@ -342,51 +346,91 @@ class KafkaSource(KafkaSecurity, Source):
     def read(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
         if self.carries_changes:
             return self.read_changes(spark, after, to).drop(*changes.NAMES)
-        return self._read(spark, after, to, self._value_columns(), self._rows)
+        return self._read(spark, after, to, False)
 
     def read_changes(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
-        names = self._all_columns()
-        refuse_clashes(names)
-        columns = with_changes(self._value_columns(), carried=self.carries_changes)
-        stream = (changes.STREAM,) if self._tells_stream else ()
-        return self._read(spark, after, to, columns, self._changes).select(
-            *(f"`{name.replace('`', '``')}`" for name in (*names.names, *changes.NAMES, *stream))
-        )
+        return self._read(spark, after, to, True)
+
+    @property
+    def catches(self) -> bool:
+        return True
+
+    def read_good(
+        self, spark: SparkSession, after: Position, to: Position, bad: Catch, *, as_changes: bool
+    ) -> DataFrame:
+        return self._read(spark, after, to, as_changes, bad)
+
+    def read_bad(
+        self, spark: SparkSession, after: Position, to: Position, bad: Catch, *, as_changes: bool
+    ) -> DataFrame:
+        from calve.decode.bad import RECORD
+
+        records, topics = self._records(spark, after, to, bad.sieve)
+        work = (self._changes if as_changes else self._rows)({}, topics, bad.sieve.only_letters())
+        return records.mapInArrow(work, _types(RECORD))
+
+    def read_again(
+        self, spark: SparkSession, letters: DataFrame, bad: Catch, *, as_changes: bool
+    ) -> DataFrame:
+        place = "from_json(position, 'topic STRING, partition INT, offset BIGINT') AS place"
+        raw = ("value", "event_time AS timestamp", "key", "headers")
+        records = letters.selectExpr(place, *raw).select("place.*", "value", *_RAW)
+        topics = [row[0] for row in records.select("topic").distinct().sort("topic").collect()]
+        return self._made(records, topics, as_changes, bad.sieve)
 
     def _read(
-        self, spark: SparkSession, after: Position, to: Position, columns: Schema, work: Work
+        self, spark: SparkSession, after: Position, to: Position, as_changes: bool, bad: Catch | None = None
     ) -> DataFrame:
-        """What `work` makes of the records, the columns of `metadata` behind it, and the stream if asked."""
-        if not self._tells_stream:
-            return self._read_with(spark, after, to, columns, work, self.metadata)
-        topic = METADATA["topic"].name
-        found = self._read_with(spark, after, to, columns, work, [*self.metadata, "topic"])
-        if "topic" in self.metadata:
-            return found.withColumn(changes.STREAM, found[topic])
-        return found.withColumnRenamed(topic, changes.STREAM)
-
-    def _read_with(
-        self,
-        spark: SparkSession,
-        after: Position,
-        to: Position,
-        columns: Schema,
-        work: Work,
-        metadata: Sequence[str],
-    ) -> DataFrame:
-        from pyspark.sql.types import StructType
-
-        kept: dict[str, str] = {name: METADATA[name].name for name in metadata}
-        made = Schema((*columns.columns, *(METADATA[name] for name in kept)))
-        types = StructType.fromJson(made.to_spark_json())
-        parts = kafka_position.ranges(after, to)
-        if not parts:
-            return spark.createDataFrame([], types)
+        if after == to or not kafka_position.ranges(after, to):
+            nothing = spark.createDataFrame([], _types(self._made_columns(as_changes)))
+            return self._arranged(nothing, as_changes)
         with translated(f"read Kafka at '{self._where()}'"):
-            records = spark.read.format("kafka").options(**self._reading(parts)).load()
-            topics = sorted({part.topic for part in parts})
-            wanted = dict.fromkeys((*_NEEDED, *kept, *self._also_needed(topics)))
-            return records.select(*wanted).mapInArrow(work(kept, topics), types)
+            records, topics = self._records(spark, after, to, bad.sieve if bad else None)
+            if bad is not None:
+                records = _witnessed(records, bad)
+            return self._made(records, topics, as_changes, bad.sieve if bad else None)
+
+    def _records(
+        self, spark: SparkSession, after: Position, to: Position, sieve: Sieve | None
+    ) -> tuple[DataFrame, list[str]]:
+        """What is needed of the records, and their topics."""
+        parts = kafka_position.ranges(after, to)
+        topics = sorted({part.topic for part in parts})
+        options = self._reading(parts, headers=sieve is not None or "headers" in self.metadata)
+        wanted = (*_NEEDED, *self._kept(), *self._also_needed(topics), *(_RAW if sieve else ()))
+        return spark.read.format("kafka").options(**options).load().select(*dict.fromkeys(wanted)), topics
+
+    def _made(
+        self, records: DataFrame, topics: list[str], as_changes: bool, sieve: Sieve | None
+    ) -> DataFrame:
+        """What is decoded of the records, the columns of `metadata` behind it."""
+        kept = {name: METADATA[name].name for name in self._kept()}
+        work = (self._changes if as_changes else self._rows)(kept, topics, sieve)
+        return self._arranged(records.mapInArrow(work, _types(self._made_columns(as_changes))), as_changes)
+
+    def _arranged(self, made: DataFrame, as_changes: bool) -> DataFrame:
+        """The columns in their order, and the stream behind them if it is asked for."""
+        topic = METADATA["topic"].name
+        if self._tells_stream and "topic" in self.metadata:
+            made = made.withColumn(changes.STREAM, made[topic])
+        elif self._tells_stream:
+            made = made.withColumnRenamed(topic, changes.STREAM)
+        if not as_changes:
+            return made
+        stream = (changes.STREAM,) if self._tells_stream else ()
+        names = (*self._all_columns().names, *changes.NAMES, *stream)
+        return made.select(*(f"`{name.replace('`', '``')}`" for name in names))
+
+    def _kept(self) -> tuple[str, ...]:
+        """What Kafka knows of a record that becomes a column."""
+        return tuple(dict.fromkeys((*self.metadata, *(("topic",) if self._tells_stream else ()))))
+
+    def _made_columns(self, as_changes: bool) -> Schema:
+        columns = self._value_columns()
+        if as_changes:
+            refuse_clashes(self._all_columns())
+            columns = with_changes(columns, carried=self.carries_changes)
+        return Schema((*columns.columns, *(METADATA[name] for name in self._kept())))
 
     def _also_needed(self, topics: list[str]) -> Iterator[str]:
         if len(topics) > 1:
@@ -394,23 +438,23 @@ class KafkaSource(KafkaSecurity, Source):
         if self.format == "debezium":
             yield "key"
 
-    def _rows(self, kept: dict[str, str], topics: list[str]) -> Any:
+    def _rows(self, kept: dict[str, str], topics: list[str], sieve: Sieve | None = None) -> Any:
         from calve.decode.rows import Topics, record_rows
 
-        return record_rows(self._decoder(), kept, Topics(tuple(topics)))
+        return record_rows(self._decoder(), kept, Topics(tuple(topics)), None, sieve)
 
-    def _changes(self, kept: dict[str, str], topics: list[str]) -> Any:
+    def _changes(self, kept: dict[str, str], topics: list[str], sieve: Sieve | None = None) -> Any:
         from calve.decode.changes import RowChanges
         from calve.decode.rows import Topics, record_changes, record_rows
 
         there = Topics(tuple(topics))
         if self.format == "debezium":
-            return record_changes(self._debezium_decoder(), kept, there)
+            return record_changes(self._debezium_decoder(), kept, there, sieve)
         if self.operation is None:
-            return record_rows(self._decoder(), kept, there, RowChanges())
+            return record_rows(self._decoder(), kept, there, RowChanges(), sieve)
         required = [column.name for column in self._value_columns().columns if not column.nullable]
         made = RowChanges(self.operation.field, self.operation.codes(), required)
-        return record_rows(self._decoder(), kept, there, made)
+        return record_rows(self._decoder(), kept, there, made, sieve)
 
     def _debezium_decoder(self) -> DebeziumDecoder:
         from calve.decode.connect import Hints
@@ -455,7 +499,7 @@ class KafkaSource(KafkaSecurity, Source):
         reader = avro.load(found.text, [text for _, text in found.references])
         return AvroDecoder(schema, registry=client, reader=reader)
 
-    def _reading(self, parts: list[Range]) -> dict[str, str]:
+    def _reading(self, parts: list[Range], headers: bool) -> dict[str, str]:
         """Options of Spark's Kafka source; one group, so that executors use their consumers again."""
         last = _nested((part.topic, part.partition, part.end) for part in parts)
         settings = {**self._settings(), "isolation.level": self.isolation, "group.id": self._group}
@@ -464,7 +508,7 @@ class KafkaSource(KafkaSecurity, Source):
             "startingOffsets": json.dumps(_nested((p.topic, p.partition, p.begin) for p in parts)),
             "endingOffsets": json.dumps(last),
             "failOnDataLoss": "true",
-            "includeHeaders": str("headers" in self.metadata).lower(),
+            "includeHeaders": str(headers).lower(),
             **{f"kafka.{name}": value for name, value in settings.items()},
         }
 
@@ -511,6 +555,22 @@ class KafkaSource(KafkaSecurity, Source):
         count, found = len(self._value_columns().columns), self._registered[0]
         where = f"subject '{self._subject(written)}' version {found.version} at '{written.registry.url}'"
         yield f"{where}: {count} columns"
+
+
+def _types(columns: Schema) -> Any:
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(columns.to_spark_json())
+
+
+def _witnessed(records: DataFrame, bad: Catch) -> DataFrame:
+    """`records`, which Spark counts as it reads them."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    seen = Observation()
+    bad.expected = lambda: gateway.observed(seen, "records")
+    return records.observe(seen, f.count(f.lit(1)).alias("records"))
 
 
 def _nested(parts: Iterable[tuple[str, int, int]]) -> dict[str, dict[str, int]]:

@@ -15,6 +15,8 @@ from calve.schema import Schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from calve.decode.bad import Catch
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -81,7 +83,7 @@ class Source(Model, ABC):
 
     @abstractmethod
     def read(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
-        """Exactly the rows in (after, to]."""
+        """Exactly the rows in (after, to]; a bad record is an error."""
 
     @property
     def carries_changes(self) -> bool:
@@ -97,6 +99,32 @@ class Source(Model, ABC):
     def streamed(self) -> Source:
         """The same source, whose rows tell their stream in the column `changes.STREAM`."""
         raise ConfigurationError(f"Cannot route rows by stream: connector '{self.connector}' has no streams")
+
+    @property
+    def catches(self) -> bool:
+        """Whether bad records can be told from good ones: then there are the three that follow."""
+        return False
+
+    def read_good(
+        self, spark: SparkSession, after: Position, to: Position, bad: Catch, *, as_changes: bool
+    ) -> DataFrame:
+        """What `read` or `read_changes` gives, without the bad records: `bad` is told of those."""
+        raise self._catches_nothing()
+
+    def read_bad(
+        self, spark: SparkSession, after: Position, to: Position, bad: Catch, *, as_changes: bool
+    ) -> DataFrame:
+        """The bad records in (after, to], and nothing else, with the columns of `decode.bad.RECORD`."""
+        raise self._catches_nothing()
+
+    def read_again(
+        self, spark: SparkSession, letters: DataFrame, bad: Catch, *, as_changes: bool
+    ) -> DataFrame:
+        """What `read_good` gives of `letters`, bad records of before, as `decode.bad.RECORD` has them."""
+        raise self._catches_nothing()
+
+    def _catches_nothing(self) -> ConfigurationError:
+        return ConfigurationError(f"Cannot tell bad records of connector '{self.connector}' from good ones")
 
     def acknowledge(self, position: Position) -> None:
         """Everything up to `position` is in the table; the source may forget it."""
