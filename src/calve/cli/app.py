@@ -17,6 +17,7 @@ from calve.errors import CalveError, exit_code
 VERBS = {
     "check": "Reach every source and sink and say what was tried.",
     "connectors": "List the connectors and their keys.",
+    "dead-letter": "List, show, replay or purge records that could not be taken.",
     "init": "Write a small project that runs as it is.",
     "plan": "Show what a run would create and where it would begin; change nothing.",
     "read": "Show rows of a table.",
@@ -28,9 +29,14 @@ VERBS = {
     "validate": "Check a declaration without reaching anything.",
     "verify": "Check a table with an independent reader.",
 }
-"""Every verb and what it is for; `calve.cli.<verb>` is imported when it is used."""
+"""Every verb and what it is for; its module is imported when it is used."""
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+def module_of(verb: str) -> str:
+    """The module that a verb is in."""
+    return f"calve.cli.{verb.replace('-', '_')}"
 
 
 class Verbs(click.Group):
@@ -42,7 +48,7 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"calve.cli.{cmd_name}").command
+        command: click.Command = import_module(module_of(cmd_name)).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -10,6 +10,7 @@ from calve.errors import UsageError
 from calve.iceberg.name import TableName
 from calve.model import suggestion
 from calve.project import Project, ResolvedPipeline
+from calve.sink import dead_letter
 from calve.sink.declaration import IcebergSink
 from calve.sink.prepare import table_name
 from calve.sink.routes import LEAD
@@ -25,6 +26,8 @@ class ChosenTable:
     branch: str = "main"
     lists: bool = False
     """Whether it lists the tables that rows are routed to."""
+    letters: TableName | None = None
+    """The table for records that could not be taken."""
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
@@ -92,17 +95,21 @@ def _tables_of(
     """The table of a sink, or where there are several the list of them and the one that `text` may be."""
     whole = table_name(declared)
     template = declared.template
+    letters = dead_letter.table_name(declared)
+    if letters is not None and text in (str(letters), letters.table):
+        yield (str(letters), letters.table), ChosenTable(declared.catalog, letters)
     if template is None:
-        yield (str(whole), whole.table), ChosenTable(declared.catalog, whole, declared.branch)
+        one = ChosenTable(declared.catalog, whole, declared.branch, letters=letters)
+        yield (str(whole), whole.table), one
         return
     writers = [declared.sink_id_of(one) for one, its in project.pipelines.items() if its.sink == name]
     leads = [replace(whole, table=f"{writer}{LEAD}") for writer in dict.fromkeys(writers)]
     for lead in leads:
         names = (str(whole), whole.table, str(lead), lead.table)
-        yield names, ChosenTable(declared.catalog, lead, declared.branch, lists=True)
-    one = replace(whole, table=text.removeprefix(f"{declared.namespace}."))
-    if template.has(one.table) and one not in leads:
-        yield (str(one), one.table), ChosenTable(declared.catalog, one, declared.branch)
+        yield names, ChosenTable(declared.catalog, lead, declared.branch, True, letters)
+    routed = replace(whole, table=text.removeprefix(f"{declared.namespace}."))
+    if template.has(routed.table) and routed not in (*leads, letters):
+        yield (str(routed), routed.table), ChosenTable(declared.catalog, routed, declared.branch)
 
 
 def _undeclared(declared: list[ChosenTable], text: str) -> ChosenTable:

@@ -65,6 +65,7 @@ def _value(plan: Plan) -> dict[str, Any]:
         "tables": plan.tables,
         "catalog": plan.catalog,
         "branch": plan.branch,
+        "dead_letter": plan.dead_letter,
         "exists": plan.exists,
         "columns": None if plan.columns is None else [column.ddl() for column in plan.columns.columns],
         "partition": plan.partition,
@@ -107,6 +108,8 @@ def _pairs(plan: Plan) -> Iterator[tuple[str, object]]:
         yield "sort", ", ".join(plan.sort)
     if plan.branch != "main":
         yield "branch", plan.branch
+    if plan.dead_letter:
+        yield "bad records", f"to table '{plan.dead_letter}'"
     if not plan.exists:
         yield "properties", [f"{key}={value}" for key, value in plan.properties.items()]
     if plan.position is not None:

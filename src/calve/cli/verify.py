@@ -15,6 +15,7 @@ from calve.cli.app import config_option, debug_option, output_option, say
 from calve.cli.choose import ChosenTable
 from calve.errors import UsageError
 from calve.runtime import tables
+from calve.sink.dead_letter import LETTER_ID
 from calve.sink.routes import TABLE
 from calve.verify import opening
 from calve.verify.facts import Finding
@@ -51,7 +52,8 @@ def command(
     table: str, files: bool, keys: tuple[str, ...], branch: str | None, sink: str | None, config: Path,
     output: str, debug: bool,
 ) -> int:  # fmt: skip
-    """Check TABLE with PyIceberg, which is no part of what writes it: its marks, commits, counts and files.
+    """Check TABLE with PyIceberg, which is no part of what writes it: its marks, commits, counts and files,
+    and those of the table for its dead letters, if there is one.
 
     The name of several tables as it is declared, such as orders_{region}, stands for the one that lists them
     and for all of them. Ends with 1 if something does not hold. Needs no Java.
@@ -67,6 +69,10 @@ def command(
     found |= {str(one.name): _report(one, wanted) for one in _others(chosen)}
     values = [_value(name, one) for name, one in found.items()]
     value = {**values[0], "tables": values[1:]} if chosen.lists else values[0]
+    letters = _letters_report(chosen, files)
+    if chosen.letters is not None:
+        value["dead_letter"] = letters and _value(str(chosen.letters), letters)
+        found |= {str(chosen.letters): letters} if letters else {}
     render.show(output, value, (block for name, one in found.items() for block in _blocks(name, one)))
     return 1 if any(one.findings for one in found.values()) else 0
 
@@ -91,6 +97,21 @@ def _listed(table: Table, chosen: ChosenTable) -> list[str]:
 
         batches = list(reader.batches(table, [TABLE], chosen.branch))
     return sorted({str(name) for batch in batches for name in batch.column(TABLE).to_pylist()})
+
+
+def _letters_report(chosen: ChosenTable, files: bool) -> Report | None:
+    """What is found in the table for dead letters, in which no letter may be twice."""
+    from calve.verify.report import Wanted, settled
+
+    name = chosen.letters
+    if name is None:
+        return None
+    with opening.opened(chosen.catalog, (*name.namespace, name.table)) as load:
+        if load() is None:
+            return None
+        beside = ChosenTable(chosen.catalog, name)
+        with translated(f"verify table '{name}'"):
+            return settled(lambda: _loaded(load, beside), Wanted(files, (LETTER_ID,), None, "main"))
 
 
 def _report(chosen: ChosenTable, wanted: Wanted) -> Report:

@@ -17,7 +17,7 @@ from calve.runtime.report import Report
 from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
 from calve.schema import Schema
-from calve.sink import prepare
+from calve.sink import dead_letter, prepare
 from calve.sink.routed import Routed, lead_of, writer_of
 from calve.sources.source import Limits
 
@@ -35,6 +35,8 @@ class Plan:
     table: str
     catalog: str
     branch: str
+    dead_letter: str | None = None
+    """The table for bad records; None where they stop the pipeline, or where there can be none."""
     exists: bool | None = None
     columns: Schema | None = None
     partition: tuple[str, ...] | None = None
@@ -59,12 +61,14 @@ def declared(pipeline: ResolvedPipeline) -> Plan:
     """What the declaration alone tells."""
     sink = pipeline.sink
     partition = sink.partition_fields_declared()
+    letters = dead_letter.table_name(sink)
     return Plan(
         pipeline=pipeline.name,
         table=str(prepare.table_name(sink)),
         lead=str(prepare.table_name(lead_of(sink, pipeline.sink_id))) if sink.template else None,
         catalog=sink.catalog.description(),
         branch=sink.branch,
+        dead_letter=str(letters) if letters and pipeline.source.catches else None,
         columns=None if pipeline.transforms else pipeline.source.columns(),
         partition=None if partition is None else tuple(map(str, partition)),
         sort=tuple(map(str, sink.sort_fields())),

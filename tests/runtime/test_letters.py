@@ -1,0 +1,233 @@
+"""Bad records: where they go, that each goes there once, and that the good ones of the same batch land."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from calve import crash
+from calve.crash import Crash, Fault
+from calve.errors import BadRecord, DataRefused
+from calve.position import parse
+from calve.project import ResolvedPipeline
+from calve.runtime import letters, repair
+from calve.runtime.letters import Wanted
+from calve.runtime.report import Report
+from calve.runtime.runner import Runner
+from calve.runtime.stop import Stop
+from calve.sink import dead_letter
+from calve.sink.declaration import IcebergSink
+from calve.sources.files import FilesSource
+
+
+@pytest.fixture(autouse=True)
+def no_plan():
+    yield
+    crash.load(())
+
+
+@pytest.fixture
+def pipeline(lake, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+
+    def make(schema="id BIGINT NOT NULL, amount INT", source=(), **keys):
+        declared = {"path": str(folder), "schema": schema, "max_files_per_batch": 1, **dict(source)}
+        sink = {"catalog": lake.declaration, "namespace": "shop", "table": "orders", **keys}
+        made = FilesSource.model_validate(declared), IcebergSink.model_validate(sink)
+        return ResolvedPipeline("orders", *made, (), "orders", True)
+
+    return make
+
+
+def write(tmp_path, name, *lines):
+    (tmp_path / "in" / name).write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def run(lake, pipeline):
+    report = Report("orders")
+    Runner(pipeline, lake.spark, Stop(), report, once=True).run()
+    return report.status
+
+
+def rows(lake, table="orders", columns="id"):
+    found = lake.spark.sql(f"SELECT {columns} FROM {lake.name(table).sql()} ORDER BY 1, 2").collect()
+    return [tuple(row) for row in found]
+
+
+LETTERS = "orders__dead_letter"
+WHY = "CAST(value AS STRING), stage, reason"
+CSV = {"format": "csv"}
+FIXED = {"format": "csv", "options": {"null_value": "NULL"}}
+
+
+def test_bad_records_go_to_their_table_and_the_others_land(lake, pipeline, tmp_path):
+    good = [b'{"id": 1, "amount": 7}', b'{"id": 2}']
+    bad = [b'{"id": "abc", "amount": 7}', b"{", b'{"id": 3, "amount": 3000000000}']
+    write(tmp_path, "a", good[0], *bad, good[1])
+    status = run(lake, pipeline())
+    assert rows(lake, columns="id, amount") == [(1, 7), (2, None)]
+    assert rows(lake, LETTERS, WHY) == [
+        ("{", "decode", "malformed"),
+        ('{"id": "abc", "amount": 7}', "cast", "wrong_type"),
+        ('{"id": 3, "amount": 3000000000}', "cast", "out_of_range"),
+    ]
+    assert (status.rows, status.dead_letters) == (2, 3)
+    letter = lake.spark.table(lake.name(LETTERS).sql()).where("reason = 'wrong_type'").collect()[0]
+    assert json.loads(letter.position) == {"file": str(tmp_path / "in" / "a"), "line": 2}
+    assert letter.message == "column 'id': 'abc' is not a BIGINT: not a number"
+    assert (letter.pipeline, letter.epoch, letter.replayed_at) == ("orders", 1, None)
+    assert letter.source.startswith("files:")
+    assert None not in (letter.event_time, letter.batch)
+
+
+def test_without_bad_records_there_is_no_table_for_them(lake, pipeline, tmp_path):
+    write(tmp_path, "a", b'{"id": 1}')
+    run(lake, pipeline())
+    assert not lake.catalog.has_table(lake.name(LETTERS))
+
+
+def test_with_off_a_bad_record_stops_the_pipeline(lake, pipeline, tmp_path):
+    write(tmp_path, "a", b'{"id": 1}', b'{"id": "abc"}')
+    with pytest.raises(BadRecord, match="line 2: column 'id': 'abc' is not a BIGINT"):
+        run(lake, pipeline(dead_letter="off"))
+    assert rows(lake, columns="id, amount") == []
+
+
+@pytest.mark.parametrize("limits", [{"max_count": 1}, {"max_ratio": 0.5}])
+def test_over_a_limit_nothing_of_the_batch_is_committed(lake, pipeline, tmp_path, limits):
+    write(tmp_path, "a", b'{"id": 1}', b"x", b'{"id": 2}')
+    run(lake, pipeline(dead_letter=limits))
+    write(tmp_path, "b", b'{"id": 3}', b"y", b"z")
+    with pytest.raises(DataRefused, match=r"max_(count|ratio)") as stopped:
+        run(lake, pipeline(dead_letter=limits))
+    assert stopped.value.exit_code == 65
+    assert rows(lake, columns="id, amount") == [(1, None), (2, None)]
+    assert rows(lake, LETTERS, WHY) == [("x", "decode", "malformed")]
+
+
+@pytest.mark.parametrize("point", ["commit.before", "commit.applied", "commit.swapped", "commit.confirmed"])
+@pytest.mark.parametrize("nth", [3, 4])
+def test_a_crash_around_either_commit_leaves_every_record_once(lake, pipeline, tmp_path, point, nth):
+    """The third commit is that of the second batch's letters, the fourth that of its rows."""
+    write(tmp_path, "a", b'{"id": 1}', b"x")
+    write(tmp_path, "b", b'{"id": 2}', b"y")
+    crash.load((Fault(point, nth=nth),))
+    with pytest.raises(Crash):
+        run(lake, pipeline())
+    crash.load(())
+    # The batch that was cut off is read again with more behind it.
+    write(tmp_path, "c", b'{"id": 3}', b"z")
+    run(lake, pipeline(source={"max_files_per_batch": 10}))
+    assert rows(lake, columns="id, amount") == [(1, None), (2, None), (3, None)]
+    assert rows(lake, LETTERS, WHY) == [(text, "decode", "malformed") for text in "xyz"]
+
+
+def test_a_batch_that_was_cut_off_and_is_read_with_another_declaration_keeps_no_letter_too_many(
+    lake, pipeline, tmp_path
+):
+    write(tmp_path, "a", b"1,5", b"2,NULL", b"x,NULL")
+    crash.load((Fault("commit.swapped", nth=1),))
+    with pytest.raises(Crash):
+        run(lake, pipeline("id BIGINT, amount INT", CSV))
+    crash.load(())
+    assert len(rows(lake, LETTERS, WHY)) == 2
+    run(lake, pipeline("id BIGINT, amount INT", FIXED))
+    assert rows(lake, columns="id, amount") == [(1, 5), (2, None)]
+    assert rows(lake, LETTERS, WHY) == [("x,NULL", "cast", "wrong_type")]
+
+
+def test_null_keys_of_an_upsert_are_dead_letters(lake, pipeline, tmp_path):
+    bad = [b'{"amount": 2}', b'{"id": null, "amount": 3}']
+    write(tmp_path, "a", b'{"id": 1, "amount": 1}', *bad, b'{"id": 1, "amount": 4}')
+    run(lake, pipeline("id BIGINT, amount INT", commit_mode="upsert", key_fields=["id"]))
+    assert rows(lake, columns="id, amount") == [(1, 4)]
+    assert rows(lake, LETTERS, WHY) == [
+        ('{"amount": 2}', "key", "null_key"),
+        ('{"id": null, "amount": 3}', "key", "null_key"),
+    ]
+
+
+def test_an_operation_that_is_none_is_a_dead_letter(lake, pipeline, tmp_path):
+    write(tmp_path, "a", b'{"op": "c", "id": 1}', b'{"op": "what", "id": 2}', b'{"op": "c"}')
+    run(
+        lake,
+        pipeline(
+            "op STRING, id BIGINT NOT NULL, amount INT",
+            {"operation": {"field": "op"}},
+            commit_mode="upsert",
+            key_fields=["id"],
+        ),
+    )
+    assert rows(lake, columns="id, amount") == [(1, None)]
+    assert rows(lake, LETTERS, WHY) == [
+        ('{"op": "c"}', "cast", "null"),
+        ('{"op": "what", "id": 2}', "decode", "bad_operation"),
+    ]
+
+
+def test_where_nothing_is_good_all_is_kept_and_little_in_memory(lake, pipeline, tmp_path, monkeypatch):
+    monkeypatch.setattr(dead_letter, "CARRIED_RECORDS", 10)
+    write(tmp_path, "a", *(b"bad %d" % number for number in range(5000)))
+    status = run(lake, pipeline())
+    assert (status.rows, status.dead_letters) == (0, 5000)
+    assert len(set(rows(lake, LETTERS, "letter_id, value"))) == 5000
+    mark = parse(lake.catalog.load(lake.name("orders")).metadata().property("calve.sink.orders"))
+    assert mark.position != {}
+    assert run(lake, pipeline()).dead_letters == 0
+
+
+@pytest.fixture
+def refused(lake, pipeline, tmp_path):
+    """Three records were refused, two of which a repaired declaration takes."""
+    write(tmp_path, "a", b"1,5", b"2,NULL", b"3,NULL", b"x,NULL")
+    run(lake, pipeline("id BIGINT, amount INT", CSV))
+    assert rows(lake, columns="id, amount") == [(1, 5)]
+    return pipeline("id BIGINT, amount INT", FIXED)
+
+
+def replayed(lake):
+    found = rows(lake, LETTERS, "CAST(value AS STRING), replayed_at IS NOT NULL")
+    return [text for text, is_replayed in found if is_replayed]
+
+
+def test_a_replay_takes_each_letter_once_and_leaves_what_is_refused_once_more(lake, refused):
+    told = letters.replay(lake.spark, refused, Wanted(), 100)
+    assert (told.taken, dict(told.refused)) == (2, {"wrong_type": 1})
+    assert rows(lake, columns="id, amount") == [(1, 5), (2, None), (3, None)]
+    assert replayed(lake) == ["2,NULL", "3,NULL"]
+    assert letters.replay(lake.spark, refused, Wanted(), 100).taken == 0
+    assert len(rows(lake, columns="id, amount")) == 3
+    assert letters.purge(lake.spark, refused, Wanted(replayed=True)) == 2
+    assert rows(lake, LETTERS, WHY) == [("x,NULL", "cast", "wrong_type")]
+
+
+def test_a_replay_takes_no_more_than_it_is_asked_for(lake, refused):
+    assert letters.replay(lake.spark, refused, Wanted(), 1).taken == 1
+    assert replayed(lake) == ["2,NULL"]
+
+
+@pytest.mark.parametrize("point", ["commit.before", "commit.applied", "commit.swapped", "commit.confirmed"])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_replay_that_is_cut_off_takes_no_letter_twice(lake, refused, point, nth):
+    """The first commit is that of the rows, the second that of the letters."""
+    crash.load((Fault(point, nth=nth),))
+    with pytest.raises(Crash):
+        letters.replay(lake.spark, refused, Wanted(), 100)
+    crash.load(())
+    letters.replay(lake.spark, refused, Wanted(), 100)
+    assert rows(lake, columns="id, amount") == [(1, 5), (2, None), (3, None)]
+    assert replayed(lake) == ["2,NULL", "3,NULL"]
+
+
+def test_letters_of_a_source_that_is_read_again_are_not_doubled(lake, pipeline, tmp_path):
+    upsert = {"commit_mode": "upsert", "key_fields": ["id"]}
+    write(tmp_path, "a", b'{"id": 1}', b"x")
+    run(lake, pipeline(**upsert))
+    write(tmp_path, "b", b'{"id": 2}', b"y")
+    run(lake, pipeline(**upsert))
+    repair.write(repair.restart_from(lake.spark, pipeline(**upsert), "earliest"), pipeline(**upsert))
+    run(lake, pipeline(**upsert))
+    assert rows(lake, columns="id, amount") == [(1, None), (2, None)]
+    assert rows(lake, LETTERS, WHY) == [("x", "decode", "malformed"), ("y", "decode", "malformed")]
