@@ -1,4 +1,5 @@
-"""`make bench`: our append beside `writeTo().append()` and plain Parquet, our upsert beside `MERGE`."""
+"""`make bench`: our append beside `writeTo().append()` and plain Parquet, our upsert beside `MERGE`, bad
+records beside good ones."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from bench import letters
 from bench.measure import PeakMemory, Timing, in_turn
 from bench.upserts import MERGES, OURS, growth, report
 from calve.catalogs import Catalog
@@ -96,16 +98,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", choices=["appends", "upserts"], help="one part")
+    parser.add_argument("--only", choices=["appends", "upserts", "letters"], help="one part")
     parser.add_argument("--full", action="store_true", help="upserts into 2M and 20M rows, not a tenth")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="calve-bench-"))
     try:
         lake = Lakehouse(folder)
-        if options.only != "upserts":
+        if options.only in (None, "appends"):
             appends(lake, options.rows, options.rounds)
-        if options.only != "appends":
+        if options.only in (None, "upserts"):
             upserts(lake, 2_000_000 if options.full else 200_000, with_more=options.full)
+        if options.only in (None, "letters"):
+            found = letters.report(lake.spark, lake.catalog, folder, options.rows, options.rounds)
+            print("\n" + "\n".join(found))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
