@@ -21,10 +21,12 @@ from pydantic.fields import FieldInfo
 from calve import errors, pending, registry
 from calve.catalogs import Catalog, Rest
 from calve.cli import reference
-from calve.cli.app import VERBS
+from calve.cli.app import VERBS, module_of
+from calve.decode import bad
 from calve.errors import CalveError
 from calve.model import Duration, Model, documentation
 from calve.project import Pipeline, Project, SinkDeclaration, SourceDeclaration, SparkSettings, Stream
+from calve.sink import dead_letter
 from calve.sink.declaration import CODECS, Compression
 from calve.sources.kafka import METADATA, SETTINGS
 
@@ -50,6 +52,25 @@ _NO_CODEC = {
     ("avro", "lz4"): "Iceberg's Avro writer has none",
     ("avro", "brotli"): "Iceberg's Avro writer has none",
     ("orc", "brotli"): "Iceberg's ORC writer has none",
+}
+
+_LETTERS = {
+    "letter_id": "made of the sink, the source and the position: the same record has the same id",
+    "position": "where the record is in its source, as JSON",
+    "event_time": "when it was written, if the source tells",
+    "stage": "where it was refused",
+    "reason": "the reason code",
+    "message": "the reason in words",
+    "key": "its key, as bytes",
+    "value": "its value, as bytes",
+    "headers": "its headers",
+    "schema_id": "the id of the schema that it was written with, where the format has one",
+    "pipeline": "the pipeline that met it",
+    "source": "the identity of the source",
+    "epoch": "the epoch of the writer",
+    "batch": "a digest of where the batch begins and ends",
+    "recorded_at": "when the letter was written",
+    "replayed_at": "when a replay took the record; NULL until then",
 }
 
 _BOUNDLESS = 2**31 - 1
@@ -250,7 +271,7 @@ def kafka(what: str) -> str:
 
 def verb(name: str) -> str:
     """How a verb is called, what it does, and its options."""
-    command: click.Command = import_module(f"calve.cli.{name}").command
+    command: click.Command = import_module(module_of(name)).command
     usage = command.get_usage(click.Context(command, info_name=f"calve {name}")).removeprefix("Usage: ")
     options = [one for one in command.params if isinstance(one, click.Option)]
     rows = [(_spelling(one), _option_default(one), one.help or "") for one in options]
@@ -312,6 +333,24 @@ def tree() -> str:
     return f"```\n{drawn}\n```"
 
 
+def reasons() -> str:
+    """The reason codes of dead letters."""
+    return table(
+        ("stage", "reason", "meaning"),
+        [(f"`{stage}`", f"`{code}`", text) for code, (stage, text) in bad.REASONS.items()],
+    )
+
+
+def letters() -> str:
+    """The columns of a table of dead letters."""
+    kept = dead_letter.columns().columns
+    assert [one.name for one in kept] == list(_LETTERS), "a column has no meaning"
+    return table(
+        ("column", "type", "meaning"),
+        [(f"`{one.name}`", f"`{one.type.ddl()}`", _LETTERS[one.name]) for one in kept],
+    )
+
+
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of Markdown."""
     lines = [headings, ["---"] * len(headings), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
@@ -333,6 +372,8 @@ PARTS: dict[str, Callable[..., str]] = {
     "verb": verb,
     "codes": codes,
     "tree": tree,
+    "reasons": reasons,
+    "letters": letters,
 }
 
 if __name__ == "__main__":
