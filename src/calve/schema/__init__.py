@@ -1,7 +1,22 @@
-"""Schemas: their DDL, Spark's JSON of them, and how two of them differ. Pure."""
+"""Schemas: their DDL, Spark's JSON of them, how two of them differ, and what may be done about it. Pure."""
 
+from calve.schema.changes import (
+    AddColumn,
+    Change,
+    DropColumn,
+    MakeOptional,
+    MoveColumn,
+    RenameColumn,
+    UpdateType,
+    apply,
+    event,
+    parts,
+    to_sql,
+)
 from calve.schema.comparison import differences, unsupported
 from calve.schema.ddl import parse
+from calve.schema.difference import changes
+from calve.schema.evolution import Evolution, Policy, evolution, is_compatible, landing, storable
 from calve.schema.types import (
     Array,
     Column,
@@ -16,17 +31,35 @@ from calve.schema.types import (
 )
 
 __all__ = [
+    "AddColumn",
     "Array",
+    "Change",
     "Column",
     "Decimal",
+    "DropColumn",
+    "Evolution",
+    "MakeOptional",
     "Map",
+    "MoveColumn",
+    "Policy",
     "Primitive",
+    "RenameColumn",
     "Schema",
     "SchemaError",
     "Struct",
     "Type",
+    "UpdateType",
+    "apply",
+    "changes",
     "differences",
+    "event",
+    "evolution",
     "from_spark_json",
+    "is_compatible",
+    "landing",
     "parse",
+    "parts",
+    "storable",
+    "to_sql",
     "unsupported",
 ]

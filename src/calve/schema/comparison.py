@@ -52,11 +52,12 @@ def _type_differences(name: str, declared: Type, existing: Type) -> Iterator[str
         yield from _type_differences(f"{name}.key", declared.key, existing.key)
         yield from _nullability(f"{name}.value", declared.value_nullable, existing.value_nullable)
         yield from _type_differences(f"{name}.value", declared.value, existing.value)
-    elif _stored(declared) != _stored(existing):
+    elif stored(declared) != stored(existing):
         yield f"column '{name}' is {declared.ddl()} in the declaration and {existing.ddl()} in the table"
 
 
-def _stored(type_: Type) -> Type:
+def stored(type_: Type) -> Type:
+    """The type that Iceberg keeps values of `type_` as."""
     if isinstance(type_, Primitive) and type_.name in ("tinyint", "smallint"):
         return Primitive("int")
     if isinstance(type_, Primitive) and type_.name.startswith(("char(", "varchar(")):

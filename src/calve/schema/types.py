@@ -79,7 +79,7 @@ class Column:
     comment: str | None = None
 
     def ddl(self, colon: str = "") -> str:
-        words = [f"{_quoted_name(self.name)}{colon}", self.type.ddl()]
+        words = [f"{quoted_name(self.name)}{colon}", self.type.ddl()]
         words += [] if self.nullable else ["NOT NULL"]
         words += [] if self.comment is None else ["COMMENT", _quoted_text(self.comment)]
         return " ".join(words)
@@ -131,7 +131,7 @@ _ESCAPES = {
 }
 
 
-def _quoted_name(name: str) -> str:
+def quoted_name(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 
