@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from calve.decode.bad import REASONS
+from calve.decode.bad import REASONS, null_keys
 from calve.decode.csv import CsvDecoder
 from calve.decode.dialect import Dialect
 from calve.decode.json import JsonDecoder
@@ -30,6 +30,11 @@ def test_of_records_that_are_all_bad_there_is_no_row():
     rows, bad = decoder_of(JsonDecoder, "INT").sift(pa.array([b"x"] * 1000, pa.binary()))
     assert (len(rows), len(bad)) == (0, 1000)
     assert [one.at for one in bad] == list(range(1000))
+
+
+def test_a_key_that_is_no_column_of_the_record_is_not_looked_for_in_it():
+    rows = pa.RecordBatch.from_pydict({"id": [1, None]})
+    assert [one.at for one in null_keys(rows, ["_partition", "id"])] == [1]
 
 
 @pytest.mark.parametrize(("kind", "declared", "text", "expected"), CASES)

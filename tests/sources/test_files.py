@@ -212,7 +212,12 @@ def test_compression_goes_by_the_ending(tmp_path: Path, ending: str, kind: str |
 
 
 def test_keys_that_have_no_effect_are_flaws() -> None:
-    assert flaws(format="json") == ["schema: needed by format json"]
+    assert flaws(format="json") == flaws(format="json", schema="infer") == []
+    assert flaws(format="csv", schema="infer", options={"header": True}) == []
+    assert flaws(format="csv") == ["schema: needed by format csv without 'header: true'"]
+    assert flaws(format="text", schema="infer") == [
+        "schema: has no effect with format text: its one column is 'value'"
+    ]
     assert flaws(format="text", schema="a INT") == [
         "schema: has no effect with format text: its one column is 'value'"
     ]

@@ -58,7 +58,9 @@ def test_keys_that_contradict_or_have_no_effect_are_flaws() -> None:
     assert flaws() == []
     assert flaws(topics=...) == ["topics: give exactly one of topics and topic_pattern"]
     assert flaws(topic_pattern="o.*") == ["topic_pattern: give exactly one of topics and topic_pattern"]
-    assert flaws(schema=...) == ["schema: needed by format json"]
+    assert flaws(schema=...) == flaws(schema="infer") == []
+    assert source(schema=...).columns() is None
+    assert flaws(format="csv", schema="infer") == ["schema: needed by format csv"]
     assert flaws(format="raw") == ["schema: has no effect with format raw: its one column is 'value'"]
     assert flaws(csv={"delimiter": ";"}) == ["csv: has no effect with format json"]
     assert flaws(start={"position": {"other": {"0": 1}}}) == ["start.position.other: not one of the topics"]

@@ -19,6 +19,7 @@ from calve.project import ResolvedPipeline
 from calve.runtime.report import Report
 from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
+from calve.schema import parse
 from calve.sink.declaration import IcebergSink
 from calve.sources.kafka import KafkaSource
 from calve.sources.source import Limits
@@ -77,6 +78,27 @@ def test_rows_come_in_batches_and_each_batch_again_the_same(
     found, end = drain(spark, reader, start, 30)
     assert found == list(range(50))
     assert reader.latest(end, LIMITS).to == end
+    assert reader.read(spark, end, end).count() == 0
+
+
+def test_columns_that_records_tell_themselves(spark: SparkSession, kafka: KafkaBroker, topic: str) -> None:
+    kafka.produce(topic, ['{"id": 1, "o": {"a": 1}}', '{"id": 2, "o": {"b": "x"}}'], partition=0)
+    kafka.produce(topic, ['{"id": 3, "note": "n"}'], partition=1)
+    reader = source(kafka, topic, schema="infer", metadata=["partition"])
+    start = reader.start()
+    assert reader.columns() is None
+    end = reader.latest(start, LIMITS).to
+    frame = reader.read(spark, start, end)
+    assert frame.schema.simpleString() == (
+        "struct<id:bigint,o:struct<a:bigint,b:string>,note:string,_partition:int>"
+    )
+    assert sorted((row.id, row.note, row._partition) for row in frame.collect()) == [
+        (1, None, 0),
+        (2, None, 0),
+        (3, "n", 1),
+    ]
+    reader.expect(parse("id INT NOT NULL, o MAP<STRING, STRING>, _partition INT NOT NULL"))
+    assert reader.read(spark, start, end).schema["id"].simpleString() == "id:int"
     assert reader.read(spark, end, end).count() == 0
 
 

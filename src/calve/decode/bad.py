@@ -130,8 +130,9 @@ def null_keys(rows: pa.RecordBatch, names: Iterable[str], exempt: Values | None 
     """Rows in which a column of the key is NULL; `exempt` tells those that need no key."""
     found: dict[int, Bad] = {}
     for name in names:
-        column = rows.column(name)
-        if column.null_count:
+        # What Kafka knows of a record comes behind its own columns; that is told later.
+        column = rows.column(name) if name in rows.schema.names else None
+        if column is not None and column.null_count:
             flags = column.is_null() if exempt is None else compute.and_not(column.is_null(), exempt)
             for index in compute.indices_nonzero(flags).to_pylist():
                 why = f"column '{name}': NULL, and it is part of the key"

@@ -40,11 +40,21 @@ class CsvDecoder(Decoder):
                 raise Mismatch(f"the header does not name column '{column.name}', which is NOT NULL")
         return CsvDecoder(self.schema, self.dialect, names)
 
-    def _fast(self, values: Values) -> pa.RecordBatch:
+    def texts(self, values: Values) -> dict[str, Values]:
+        """The fields as they are written, by name; raises ArrowInvalid or Mismatch."""
+        read, count = self._lines(values), len(values)
+        columns = {name: read.column(at).slice(0, count) for at, name in enumerate(self.names)}
+        return {name: self._with_nulls(column) for name, column in columns.items()}
+
+    def _lines(self, values: Values) -> pa.Table:
         last = self.dialect.delimiter.join(["0"] * len(self.names))
         read = self._read(_joined(texts(values), last))
         if read.num_rows != len(values) + 1:
             raise Mismatch("a record holds no line, or more than one")
+        return read
+
+    def _fast(self, values: Values) -> pa.RecordBatch:
+        read = self._lines(values)
         arrays = [self._array(read, column, len(values)) for column in self.schema.columns]
         refuse_nulls(arrays, self.schema.columns)
         return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self.schema))

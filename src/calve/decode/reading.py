@@ -101,10 +101,7 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     _refuse_change(split)
     try:
-        header = None
-        if layout.header and isinstance(decoder, CsvDecoder):
-            header = _header(split)
-            decoder = decoder.with_header(header) if header else decoder
+        decoder, header = _headed(decoder, split, layout)
         for block in _blocks(decoder, split, layout):
             if block.records:
                 yield _sifted(decoder, split, replace(block, header=header), changes, sieve)
@@ -182,6 +179,17 @@ def _raw(split: Split, block: Block, values: Any) -> Raw:
     header = block.header
     keys = None if header is None else pa.array([header.encode()] * len(values), pa.binary())
     return Raw(position, values, keys, times=lambda index: split.mtime // 1000)
+
+
+def blocks(decoder: Decoder, split: Split, layout: Layout) -> Iterator[tuple[Decoder, Block]]:
+    """The records of a file and the decoder that fits them, up to what cannot be read."""
+    try:
+        decoder, _ = _headed(decoder, split, layout)
+        for block in _blocks(decoder, split, layout):
+            if block.records:
+                yield decoder, block
+    except (json.JSONDecodeError, Mismatch, RecursionError, *_DAMAGED):
+        return
 
 
 def _refuse_change(split: Split) -> None:
@@ -371,6 +379,14 @@ def _objects(text: str) -> Iterator[tuple[int, int]]:
 def _after_space(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     return found.end() if found else at
+
+
+def _headed(decoder: Decoder, split: Split, layout: Layout) -> tuple[Decoder, str | None]:
+    """The decoder for a file, and the first line of it where that names the fields."""
+    if not layout.header or not isinstance(decoder, CsvDecoder):
+        return decoder, None
+    header = _header(split)
+    return (decoder.with_header(header) if header else decoder), header
 
 
 def _header(split: Split) -> str:

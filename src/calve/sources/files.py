@@ -17,11 +17,11 @@ from calve.position import Position
 from calve.schema import Column, Primitive, Schema
 from calve.sources import columnar, files_position
 from calve.sources.csv_options import CsvFormat, nested_in_csv
-from calve.sources.declared import Declared
 from calve.sources.files_position import START, File, Known, Listing
 from calve.sources.folder import Folder
+from calve.sources.inferring import Inferring, OrInferred
 from calve.sources.operation import Operation, loose, operation_flaws
-from calve.sources.source import Limits, Source, Waiting, refuse_clashes, with_changes
+from calve.sources.source import Limits, Waiting, refuse_clashes, with_changes
 from calve.sources.written_schema import WrittenSchema
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class FilesOptions(CsvFormat):
     """Files whose names end so are still being written. Names that begin with '.' or '_' never count."""
 
 
-class FilesSource(Source):
+class FilesSource(Inferring):
     """Files of a folder; each is read once, in the order of their times."""
 
     connector: ClassVar[str] = "files"
@@ -73,8 +73,9 @@ class FilesSource(Source):
     format: Literal["json", "csv", "parquet", "avro", "text"] = "json"
     """What the files hold: a JSON object a line, CSV, Parquet, Avro, or lines of text."""
 
-    schema_: Declared | WrittenSchema | None = Field(default=None, alias="schema")
-    """The columns, as DDL or in a file; needed for json and csv. parquet and avro: else the first file's."""
+    schema_: OrInferred = Field(default=None, alias="schema")
+    """The columns, as DDL or in a file. Left out or `infer`: those that a batch has (json, and csv with
+    `header`), or its first file (parquet, avro)."""
 
     operation: Operation | None = None
     """The column that says what a row does to the table; left out: rows are new or take another's place."""
@@ -116,8 +117,10 @@ class FilesSource(Source):
             if found:
                 return [flaw.under("schema") for flaw in found]
         if self.declared is None:
-            needed = self.format in ("json", "csv")
-            return [Flaw(("schema",), f"needed by format {self.format}")] if needed else []
+            if self.format == "text" and "schema_" in self.model_fields_set:
+                return [Flaw(("schema",), "has no effect with format text: its one column is 'value'")]
+            nameless = self.format == "csv" and not self.options.header
+            return [Flaw(("schema",), "needed by format csv without 'header: true'")] if nameless else []
         if self.format == "text":
             return [Flaw(("schema",), "has no effect with format text: its one column is 'value'")]
         if self.format == "csv":
@@ -215,6 +218,8 @@ class FilesSource(Source):
         return self.operation is not None
 
     def read(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
+        if self.infers:
+            return self._of_batch(spark, after, to).read(spark, after, to)
         if self.carries_changes:
             return self.read_changes(spark, after, to).drop(*changes.NAMES)
         files = self._files(after, to)
@@ -231,6 +236,9 @@ class FilesSource(Source):
     def read_good(
         self, spark: SparkSession, after: Position, to: Position, bad: Catch, *, as_changes: bool
     ) -> DataFrame:
+        if self.infers:
+            made = self._of_good(spark, after, to, bad)
+            return made.read_good(spark, after, to, bad, as_changes=as_changes)
         columns, changes = self._made(as_changes)
         with translated(f"read files of '{self._where()}'"):
             return self._read_lines(spark, self._files(after, to), columns, changes, bad)
@@ -240,6 +248,9 @@ class FilesSource(Source):
     ) -> DataFrame:
         from calve.decode.bad import RECORD, Catch
 
+        if self.infers:
+            made = self._of_bad(spark, after, to, bad)
+            return made.read_bad(spark, after, to, bad, as_changes=as_changes)
         _, changes = self._made(as_changes)
         only = Catch(bad.sieve.only_letters())
         with translated(f"read files of '{self._where()}'"):
@@ -252,6 +263,8 @@ class FilesSource(Source):
 
         from calve.decode.reading import letter_rows
 
+        if self.infers:
+            return self._of_letters(letters, bad).read_again(spark, letters, bad, as_changes=as_changes)
         columns, changes = self._made(as_changes)
         types = StructType.fromJson(columns.to_spark_json())
         return letters.mapInArrow(letter_rows(self._decoder(), changes, bad.sieve), types)
@@ -262,12 +275,46 @@ class FilesSource(Source):
         return with_changes(self._line_columns(), carried=self.carries_changes), self._row_changes()
 
     def read_changes(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
+        if self.infers:
+            return self._of_batch(spark, after, to).read_changes(spark, after, to)
         files = self._files(after, to)
         with translated(f"read files of '{self._where()}'"):
             if self.format in ("parquet", "avro"):
                 return self._read_columnar_changes(spark, [file.path for file in files])
             columns = with_changes(self._line_columns(), carried=self.carries_changes)
             return self._read_lines(spark, files, columns, self._row_changes())
+
+    @property
+    def infers(self) -> bool:
+        return self.schema_ is None and self.format in ("json", "csv")
+
+    def _told(self) -> str:
+        return f"files of '{self._where()}'"
+
+    def _is_text(self) -> bool:
+        return self.format == "csv"
+
+    def _columns_in(self, spark: SparkSession, after: Position, to: Position) -> Schema:
+        from calve.decode.infer import TYPES, file_types, of_parts
+        from calve.decode.reading import Layout
+
+        tasks = self._tasks(spark, self._files(after, to))
+        layout = Layout(self.options.header, self.options.multi_line)
+        numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
+        with translated(f"read files of '{self._where()}'"):
+            told = numbers.mapInArrow(file_types(self._decoder(), tasks, layout), TYPES).collect()
+        return of_parts(told, is_csv=self.format == "csv")
+
+    def _columns_of(self, letters: DataFrame) -> Schema:
+        from calve.decode.infer import TYPES, letter_types, of_parts
+
+        told = letters.select("key", "value").mapInArrow(letter_types(self._decoder()), TYPES)
+        with translated("read dead letters"):
+            return of_parts(told.collect(), is_csv=self.format == "csv")
+
+    def _tasks(self, spark: SparkSession, files: list[File]) -> list[list[Split]]:
+        splits = [split for number, file in enumerate(files) for split in self._splits(file, number)]
+        return _shared(splits, spark.sparkContext.defaultParallelism) if splits else []
 
     def _files(self, after: Position, to: Position) -> list[File]:
         return [] if to == after else self._folder().unchanged(files_position.batch(to))
@@ -300,12 +347,11 @@ class FilesSource(Source):
         types = StructType.fromJson(columns.to_spark_json())
         if not files:
             return spark.createDataFrame([], types)
-        splits = [split for number, file in enumerate(files) for split in self._splits(file, number)]
-        tasks = _shared(splits, spark.sparkContext.defaultParallelism)
+        tasks = self._tasks(spark, files)
         layout = Layout(self.options.header, self.options.multi_line)
         numbers = spark.range(0, len(tasks), 1, len(tasks))
         if bad is not None:
-            bad.expected = lambda: len(splits)
+            bad.expected = lambda: sum(map(len, tasks))
         sieve = bad.sieve if bad else None
         return numbers.mapInArrow(file_rows(self._decoder(), tasks, layout, changes, sieve), types)
 
@@ -339,9 +385,10 @@ class FilesSource(Source):
         from calve.decode.json import JsonDecoder
         from calve.decode.text import TextDecoder
 
-        if self.declared is None:
+        if self.format == "text":
             return TextDecoder()
-        schema = self.declared if self.operation is None else loose(self.declared)
+        declared = self.declared or Schema(())
+        schema = declared if self.operation is None else loose(declared)
         if self.format == "csv":
             return CsvDecoder(schema, self.options.dialect())
         return JsonDecoder(schema)

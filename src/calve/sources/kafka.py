@@ -21,12 +21,12 @@ from calve.schema import Array, Column, Primitive, Schema, SchemaError, Struct, 
 from calve.sources import kafka_position
 from calve.sources.csv_options import CsvFormat, nested_in_csv
 from calve.sources.debezium_options import DebeziumFormat
-from calve.sources.declared import Declared
+from calve.sources.inferring import Inferring, OrInferred
 from calve.sources.kafka_cluster import KafkaCluster, require
 from calve.sources.kafka_position import Range, Topics
 from calve.sources.kafka_security import KafkaSecurity
 from calve.sources.operation import Operation, loose, operation_flaws
-from calve.sources.source import Limits, Source, Waiting, clashes, refuse_clashes, with_changes
+from calve.sources.source import Limits, Waiting, clashes, refuse_clashes, with_changes
 from calve.sources.written_schema import WrittenSchema, registered_columns
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class KafkaStart(Model):
     """Per topic and partition the first offset to read; other partitions begin at their beginning."""
 
 
-class KafkaSource(KafkaSecurity, Source):
+class KafkaSource(KafkaSecurity, Inferring):
     """Records of Kafka topics."""
 
     connector: ClassVar[str] = "kafka"
@@ -141,8 +141,9 @@ class KafkaSource(KafkaSecurity, Source):
     format: Literal["json", "avro", "debezium", "csv", "text", "raw"] = "json"
     """What a record is: a JSON object, an Avro record, a Debezium change, a line of CSV, text or bytes."""
 
-    schema_: Declared | WrittenSchema | None = Field(default=None, alias="schema")
-    """The columns as DDL, or where their schema is. text and raw need none: they have one column, `value`."""
+    schema_: OrInferred = Field(default=None, alias="schema")
+    """The columns as DDL, or where their schema is. json: left out or `infer`, those that a batch has.
+    text and raw need none: they have one column, `value`."""
 
     operation: Operation | None = None
     """The column that says what a row does to the table; left out: rows are new or take another's place."""
@@ -201,9 +202,9 @@ class KafkaSource(KafkaSecurity, Source):
     def _schema_flaws(self) -> list[Flaw]:
         if self.format not in _WITH_SCHEMA:
             why = f"has no effect with format {self.format}: its one column is 'value'"
-            return [] if self.schema_ is None else [Flaw(("schema",), why)]
+            return [Flaw(("schema",), why)] if "schema_" in self.model_fields_set else []
         if self.schema_ is None:
-            return [Flaw(("schema",), f"needed by format {self.format}")]
+            return [] if self.infers else [Flaw(("schema",), f"needed by format {self.format}")]
         if self._written is not None:
             return [flaw.under("schema") for flaw in self._written_flaws(self._written)]
         if self.format == "avro":
@@ -246,7 +247,11 @@ class KafkaSource(KafkaSecurity, Source):
         ]
 
     def columns(self) -> Schema | None:
-        return None if self._is_unknown() else self._all_columns()
+        return None if self.infers or self._is_unknown() else self._all_columns()
+
+    @property
+    def says_columns(self) -> bool:
+        return not self.infers
 
     def _all_columns(self) -> Schema:
         extra = tuple(METADATA[name] for name in dict.fromkeys(self.metadata))
@@ -344,11 +349,15 @@ class KafkaSource(KafkaSecurity, Source):
         return copy
 
     def read(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
+        if self.infers:
+            return self._of_batch(spark, after, to).read(spark, after, to)
         if self.carries_changes:
             return self.read_changes(spark, after, to).drop(*changes.NAMES)
         return self._read(spark, after, to, False)
 
     def read_changes(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
+        if self.infers:
+            return self._of_batch(spark, after, to).read_changes(spark, after, to)
         return self._read(spark, after, to, True)
 
     @property
@@ -358,6 +367,9 @@ class KafkaSource(KafkaSecurity, Source):
     def read_good(
         self, spark: SparkSession, after: Position, to: Position, bad: Catch, *, as_changes: bool
     ) -> DataFrame:
+        if self.infers:
+            made = self._of_good(spark, after, to, bad)
+            return made.read_good(spark, after, to, bad, as_changes=as_changes)
         return self._read(spark, after, to, as_changes, bad)
 
     def read_bad(
@@ -365,6 +377,9 @@ class KafkaSource(KafkaSecurity, Source):
     ) -> DataFrame:
         from calve.decode.bad import RECORD
 
+        if self.infers:
+            made = self._of_bad(spark, after, to, bad)
+            return made.read_bad(spark, after, to, bad, as_changes=as_changes)
         records, topics = self._records(spark, after, to, bad.sieve)
         work = (self._changes if as_changes else self._rows)({}, topics, bad.sieve.only_letters())
         return records.mapInArrow(work, _types(RECORD))
@@ -372,11 +387,42 @@ class KafkaSource(KafkaSecurity, Source):
     def read_again(
         self, spark: SparkSession, letters: DataFrame, bad: Catch, *, as_changes: bool
     ) -> DataFrame:
+        if self.infers:
+            return self._of_letters(letters, bad).read_again(spark, letters, bad, as_changes=as_changes)
         place = "from_json(position, 'topic STRING, partition INT, offset BIGINT') AS place"
         raw = ("value", "event_time AS timestamp", "key", "headers")
         records = letters.selectExpr(place, *raw).select("place.*", "value", *_RAW)
         topics = [row[0] for row in records.select("topic").distinct().sort("topic").collect()]
         return self._made(records, topics, as_changes, bad.sieve)
+
+    @property
+    def infers(self) -> bool:
+        return self.schema_ is None and self.format == "json"
+
+    def expect(self, table: Schema) -> None:
+        own = {METADATA[name].name for name in self.metadata}
+        super().expect(Schema(tuple(column for column in table.columns if column.name not in own)))
+
+    def _told(self) -> str:
+        return f"topics at '{self._where()}'"
+
+    def _columns_in(self, spark: SparkSession, after: Position, to: Position) -> Schema:
+        from calve.decode.infer import TYPES, of_parts, record_types
+
+        ranges = kafka_position.ranges(after, to)
+        if not ranges:
+            return Schema(())
+        with translated(f"read Kafka at '{self._where()}'"):
+            records = spark.read.format("kafka").options(**self._reading(ranges, headers=False)).load()
+            return of_parts(records.select(*_NEEDED).mapInArrow(record_types, TYPES).collect())
+
+    def _columns_of(self, letters: DataFrame) -> Schema:
+        from calve.decode.infer import TYPES, letter_types, of_parts
+        from calve.decode.json import JsonDecoder
+
+        told = letters.select("key", "value").mapInArrow(letter_types(JsonDecoder(Schema(()))), TYPES)
+        with translated("read dead letters"):
+            return of_parts(told.collect())
 
     def _read(
         self, spark: SparkSession, after: Position, to: Position, as_changes: bool, bad: Catch | None = None

@@ -66,6 +66,11 @@ class Source(Model, ABC):
     def columns(self) -> Schema | None:
         """The schema of the rows, if the declaration alone tells it."""
 
+    @property
+    def says_columns(self) -> bool:
+        """Whether the source itself says what its columns are, and not only the rows that are there."""
+        return self.columns() is not None
+
     @abstractmethod
     def identity(self) -> str:
         """Which system this is: a position is only valid in the source that has the same identity."""
@@ -125,6 +130,9 @@ class Source(Model, ABC):
 
     def _catches_nothing(self) -> ConfigurationError:
         return ConfigurationError(f"Cannot tell bad records of connector '{self.connector}' from good ones")
+
+    def expect(self, table: Schema) -> None:
+        """The table has these columns; a source that infers its own takes their types where it can."""
 
     def acknowledge(self, position: Position) -> None:
         """Everything up to `position` is in the table; the source may forget it."""

@@ -1,0 +1,131 @@
+"""Sources whose records tell their columns themselves, where the declaration does not."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from pydantic import BeforeValidator, PrivateAttr
+
+from calve.errors import DataRefused
+from calve.position import Position
+from calve.schema import Column, Schema, parts, storable
+from calve.sources.declared import Declared
+from calve.sources.source import Source
+from calve.sources.written_schema import WrittenSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from calve.decode.bad import Catch
+
+OrInferred = Annotated[
+    Declared | WrittenSchema | None, BeforeValidator(lambda value: None if value == "infer" else value)
+]
+"""Columns as DDL, or where their schema is; `infer` or nothing for those that the records have."""
+
+S = TypeVar("S", bound="Inferring")
+
+
+class Inferring(Source):
+    """A source that can leave its columns to the records of a batch.
+
+    All that is read of one batch has the same columns: its rows, and what is bad about it.
+    """
+
+    _expected: Schema | None = PrivateAttr(default=None)
+    _found: tuple[Position, Position, Schema] | None = PrivateAttr(default=None)
+    _good: tuple[Position, Position, Inferring] | None = PrivateAttr(default=None)
+
+    @property
+    @abstractmethod
+    def infers(self) -> bool:
+        """Whether the records themselves tell which columns they have."""
+
+    def expect(self, table: Schema) -> None:
+        self._expected = table
+
+    @abstractmethod
+    def _told(self) -> str:
+        """What is read, in words."""
+
+    @abstractmethod
+    def _columns_in(self, spark: SparkSession, after: Position, to: Position) -> Schema:
+        """The columns that the records in (after, to] have."""
+
+    @abstractmethod
+    def _columns_of(self, letters: DataFrame) -> Schema:
+        """The columns that dead letters have."""
+
+    def _of_batch(
+        self: S, spark: SparkSession, after: Position, to: Position, keys: Collection[str] = ()
+    ) -> S:
+        """The same source with the columns that the records of a batch have."""
+        if self._found is None or self._found[:2] != (after, to):
+            self._found = (after, to, self._columns_in(spark, after, to))
+        return self._with(self._found[2], keys)
+
+    def _of_good(self: S, spark: SparkSession, after: Position, to: Position, bad: Catch) -> S:
+        """That one, and remember it: by the time bad records are read, the table may have changed."""
+        made = self._of_batch(spark, after, to, bad.sieve.keys)
+        self._good = (after, to, made)
+        return made
+
+    def _of_bad(self: S, spark: SparkSession, after: Position, to: Position, bad: Catch) -> S:
+        if self._good is not None and self._good[:2] == (after, to):
+            return self._good[2]  # type: ignore[return-value]
+        return self._of_batch(spark, after, to, bad.sieve.keys)
+
+    def _of_letters(self: S, letters: DataFrame, bad: Catch) -> S:
+        return self._with(self._columns_of(letters), bad.sieve.keys)
+
+    def _with(self: S, found: Schema, keys: Collection[str]) -> S:
+        columns = inferred(found, self._expected, self._told(), keys, texts_take_all=self._is_text())
+        made = self.model_copy(update={"schema_": columns})
+        for flaw in made.flaws():
+            raise DataRefused(f"Cannot infer the schema of {self._told()}: {flaw.message}")
+        return made
+
+    def _is_text(self) -> bool:
+        """Whether every value is written as a text, so that a column of texts can take it."""
+        return False
+
+
+def inferred(
+    found: Schema,
+    table: Schema | None,
+    where: str,
+    keys: Collection[str] = (),
+    texts_take_all: bool = False,
+) -> Schema:
+    """The columns of a batch whose records have `found`, for a table that may be there already.
+
+    What the table has of `keys` is there even if no record has it: then each of them is bad.
+    """
+    from calve.decode.infer import Mixed, settled
+
+    try:
+        columns = settled(storable(found), table, texts_take_all)
+        _refuse_twins((), columns.columns)
+    except Mixed as error:
+        raise DataRefused(f"Cannot infer the schema of {where}: {error}; declare 'schema'") from None
+    if not columns.columns and table is None:
+        raise DataRefused(f"Cannot infer the schema of {where}: the records have no fields; declare 'schema'")
+    there = table.columns if table else ()
+    if not columns.columns:
+        return Schema(there)
+    missing = (one for one in there if one.name in keys and one.name not in columns.names)
+    return Schema((*columns.columns, *missing))
+
+
+def _refuse_twins(path: tuple[str, ...], columns: Iterable[Column]) -> None:
+    from calve.decode.infer import Mixed
+
+    seen: dict[str, str] = {}
+    for column in columns:
+        name = ".".join((*path, column.name))
+        if column.name.lower() in seen:
+            raise Mixed(f"fields '{seen[column.name.lower()]}' and '{name}' differ by case only")
+        seen[column.name.lower()] = name
+        _refuse_twins((*path, column.name), parts(column.type))

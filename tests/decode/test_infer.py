@@ -1,0 +1,167 @@
+"""Columns that records tell themselves."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calve.decode import infer
+from calve.decode.csv import CsvDecoder
+from calve.decode.dialect import Dialect
+from calve.decode.infer import Mixed, csv_type, file_types, json_type, letter_types, merged, of_parts, settled
+from calve.decode.json import JsonDecoder
+from calve.decode.reading import Layout, Split
+from calve.schema import Schema, Struct, parse, storable
+
+
+def found(*records: Any) -> Schema:
+    lines = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in records]
+    return Schema(json_type(pa.array(lines, pa.binary())).columns)
+
+
+def test_every_kind_of_json_has_a_type():
+    record = {"i": 1, "d": 1.5, "b": True, "s": "x", "n": None, "o": {"a": 1}, "l": [1], "e": []}
+    assert found(record) == parse(
+        "i BIGINT, d DOUBLE, b BOOLEAN, s STRING, n VOID, o STRUCT<a: BIGINT>, l ARRAY<BIGINT>, e ARRAY<VOID>"
+    )
+
+
+def test_texts_that_look_like_times_stay_texts():
+    assert found({"at": "2026-11-16T12:00:00Z", "day": "2026-11-16"}) == parse("at STRING, day STRING")
+
+
+def test_records_add_up_in_the_order_in_which_fields_turn_up():
+    records = [{"a": 1}, {"b": {"x": 1}}, {"a": 2.5, "b": {"y": [{"z": None}]}}, {"b": {"y": [{"z": 1}]}}]
+    expected = parse("a DOUBLE, b STRUCT<x: BIGINT, y: ARRAY<STRUCT<z: BIGINT>>>")
+    assert found(*records) == expected
+    assert Schema(of_parts([part(at, one) for at, one in enumerate(records)]).columns) == expected
+
+
+def part(at, record):
+    return SimpleNamespace(lane=0, at=at, type=json.dumps(found(record).to_spark_json()))
+
+
+@given(st.lists(st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(0.5, 1.5) | st.text("ab", max_size=2),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abc"), inner, max_size=2),
+    max_leaves=4,
+).map(lambda value: {"v": value}), min_size=1, max_size=4))  # fmt: skip
+@settings(max_examples=80, deadline=None)
+def test_the_quick_way_finds_what_the_thorough_one_finds(records):
+    lines = [json.dumps(one).encode() for one in records]
+    slow = Struct(())
+    for line in lines:
+        slow = merged(slow, infer._of_record(line))
+    assert storable(Schema(json_type(pa.array(lines, pa.binary())).columns)) == storable(Schema(slow.columns))
+
+
+def test_a_record_that_is_none_is_left_to_the_decoder():
+    assert found({"a": 1}, b"nothing", b"[1]", b"", {"b": 1}) == parse("a BIGINT, b BIGINT")
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ([{"a": {"b": 1}}, {"a": {"b": "x"}}], "field 'a.b' is BIGINT AND STRING in different records"),
+        ([{"a": [{"b": 1}, {"b": {}}]}], "field 'a.element.b' is BIGINT AND STRUCT in different records"),
+        ([{"a": 1}, {"a": "x"}, {"a": [1]}], "field 'a' is BIGINT AND STRING AND ARRAY in different records"),
+    ],
+)
+def test_mixed_types_are_told_with_their_path(records, said):
+    with pytest.raises(Mixed) as caught:
+        settled(found(*records), None)
+    assert str(caught.value) == said
+
+
+def test_the_types_of_the_table_count_where_they_can_hold_what_was_found():
+    table = parse(
+        "id INT NOT NULL, a DOUBLE, at TIMESTAMP, price DECIMAL(9,2), m MAP<STRING, BIGINT>, l ARRAY<INT>, "
+        "s STRUCT<x: FLOAT, y: DATE>, b BOOLEAN"
+    )
+    seen = found(
+        {"id": 1, "a": 2, "at": "t", "price": "1.5", "m": {"k": 1}, "l": [1], "s": {"x": 1, "z": 1}, "b": 1}
+    )
+    expected = parse(
+        "id INT NOT NULL, a DOUBLE, at TIMESTAMP, price DECIMAL(9,2), m MAP<STRING, BIGINT>, l ARRAY<INT>, "
+        "s STRUCT<x: FLOAT, z: BIGINT>, b BIGINT"
+    )
+    assert settled(seen, table) == expected
+
+
+def test_what_is_inferred_can_be_decoded():
+    lines = [b'{"a": 1, "s": {"x": "t"}}', b'{"a": 2, "l": [1, 2.5]}']
+    values = pa.array(lines, pa.binary())
+    schema = settled(storable(Schema(json_type(values).columns)), None)
+    rows = JsonDecoder(schema).decode(values, str).to_pylist()
+    assert rows == [{"a": 1, "s": {"x": "t"}, "l": None}, {"a": 2, "s": None, "l": [1.0, 2.5]}]
+
+
+def csv_found(header: str, *lines: str) -> Schema:
+    decoder = CsvDecoder(Schema(()), Dialect()).with_header(header)
+    values = pa.array([line.encode() for line in lines], pa.binary())
+    return Schema(csv_type(values, decoder).columns)
+
+
+def test_fields_of_csv_have_types_as_far_as_all_of_them_look_like_it():
+    assert csv_found("i,d,b,s,zip,n", "1,1.5,true,x,007,", "-2,2,false,1,1,") == parse(
+        "i BIGINT, d DOUBLE, b BOOLEAN, s STRING, zip STRING, n VOID"
+    )
+
+
+def test_a_line_of_csv_that_is_wrong_is_left_to_the_decoder():
+    assert csv_found("a,b", "1,2", "1", "2,x") == parse("a BIGINT, b STRING")
+
+
+def test_a_column_of_text_in_the_table_takes_all_fields_of_csv():
+    assert settled(parse("a BIGINT"), parse("a STRING"), texts_take_all=True) == parse("a STRING")
+    assert settled(parse("a STRING"), parse("a BIGINT"), texts_take_all=True) == parse("a STRING")
+
+
+def of_letters(decoder, *letters: tuple[bytes | None, bytes | None]) -> Schema:
+    keys, values = ([letter[at] for letter in letters] for at in (0, 1))
+    batch = pa.RecordBatch.from_pydict(
+        {"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}
+    )
+    told = [one for batch in letter_types(decoder)([batch]) for one in batch.to_pylist()]
+    return of_parts([SimpleNamespace(**one) for one in told], is_csv=isinstance(decoder, CsvDecoder))
+
+
+def test_dead_letters_tell_their_columns_as_records_do():
+    lines = [b'{"a": 1}', b"nothing", None, b'{"b": "x", "a": 2.5}']
+    assert of_letters(JsonDecoder(Schema(())), *((None, line) for line in lines)) == parse(
+        "a DOUBLE, b STRING"
+    )
+
+
+def test_dead_letters_of_csv_have_the_headers_of_their_files():
+    decoder = CsvDecoder(Schema(()), Dialect())
+    letters = [(b"a,b", b"1,x"), (b"b,c", b"2,true"), (b"a", b"1,2"), (None, b"1"), (b"\xff", b"1")]
+    assert of_letters(decoder, *letters) == parse("a BIGINT, b STRING, c BOOLEAN")
+
+
+def of_files(decoder, folder, layout, *texts: str) -> Schema:
+    task = []
+    for number, text in enumerate(texts):
+        (folder / str(number)).write_text(text)
+        task.append(Split(str(folder / str(number)), 0, len(text), len(text), 0, None, number))
+    numbers = pa.RecordBatch.from_pydict({"id": [0]})
+    told = [one for batch in file_types(decoder, [task], layout)([numbers]) for one in batch.to_pylist()]
+    return of_parts([SimpleNamespace(**one) for one in told], is_csv=isinstance(decoder, CsvDecoder))
+
+
+def test_files_add_up_each_with_its_own_header(tmp_path):
+    decoder = CsvDecoder(Schema(()), Dialect())
+    texts = ("a,b\n1,x\n", "b,c\n2,true\n", "", "a,a\n")
+    assert of_files(decoder, tmp_path, Layout(header=True), *texts) == parse("a BIGINT, b STRING, c BOOLEAN")
+
+
+def test_what_can_be_read_of_a_file_tells_its_columns(tmp_path):
+    decoder = JsonDecoder(Schema(()))
+    texts = ('[{"a": 1}, {"b": 2}]', '{"c": 1', "[" * 10_000)
+    assert of_files(decoder, tmp_path, Layout(multi_line=True), *texts) == parse("a BIGINT, b BIGINT")

@@ -1,0 +1,70 @@
+"""Sources that leave their columns to their records."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from calve.errors import DataRefused
+from calve.schema import Schema, parse
+from calve.sources.files import FilesSource
+from calve.sources.inferring import inferred
+from calve.sources.kafka import KafkaSource
+from calve.sources.written_schema import WrittenSchema
+
+BAD: Any = SimpleNamespace(sieve=SimpleNamespace(keys=("id",)))
+
+
+class Told(FilesSource):
+    """Files of which it is known what is in them."""
+
+    def _columns_in(self, spark: Any, after: Any, to: Any) -> Schema:
+        return parse(to["has"])
+
+
+def told(**keys: Any) -> Any:
+    return Told.model_validate({"path": "in", **keys})
+
+
+@pytest.mark.parametrize("keys", [{}, {"schema": "infer"}, {"format": "csv", "options": {"header": True}}])
+def test_without_a_schema_the_records_tell_it(keys):
+    source = told(**keys)
+    assert (source.infers, source.says_columns, source.columns()) == (True, False, None)
+
+
+def test_a_schema_that_is_written_somewhere_is_said(tmp_path):
+    kafka = {"bootstrap_servers": "b:1", "topics": ["t"]}
+    registry = {"registry": {"url": "http://localhost:1"}}
+    source = KafkaSource.model_validate({**kafka, "schema": registry})
+    assert isinstance(source.schema_, WrittenSchema)
+    assert (source.infers, source.says_columns, source.columns()) == (False, True, None)
+    assert KafkaSource.model_validate(kafka).says_columns is False
+    (tmp_path / "s.sql").write_text("id BIGINT")
+    assert told(schema={"file": str(tmp_path / "s.sql")}).says_columns
+
+
+def test_what_is_bad_about_a_batch_is_read_with_the_columns_of_its_rows():
+    source = told()
+    source.expect(parse("id BIGINT NOT NULL, a INT NOT NULL"))
+    bounds: tuple[Any, ...] = (None, {}, {"has": "id BIGINT, a STRING"})
+    good = source._of_good(*bounds, BAD)
+    assert good.columns() == parse("id BIGINT NOT NULL, a STRING NOT NULL")
+    source.expect(parse("id BIGINT NOT NULL, a INT, a_string STRING"))
+    assert source._of_bad(*bounds, BAD).columns() == good.columns()
+    assert source._of_good(*bounds, BAD).columns() == parse("id BIGINT NOT NULL, a STRING")
+    other = source._of_bad(None, {}, {"has": "b INT"}, BAD)
+    assert other.columns() == parse("b INT, id BIGINT NOT NULL")
+
+
+def test_a_key_that_no_record_has_is_a_column_all_the_same():
+    table = parse("id BIGINT NOT NULL, a INT, n STRING NOT NULL")
+    assert inferred(parse("a BIGINT"), table, "t", ["id"]) == parse("a INT, id BIGINT NOT NULL")
+    assert inferred(parse("a BIGINT"), None, "t", ["id"]) == parse("a BIGINT")
+    assert inferred(Schema(()), table, "t", ["id"]) == table
+
+
+def test_records_without_fields_are_refused_where_there_is_no_table():
+    with pytest.raises(DataRefused, match="the records have no fields; declare 'schema'"):
+        inferred(Schema(()), None, "t")
