@@ -20,7 +20,8 @@ from calve.patience import Patience
 from calve.project import SparkSettings
 from calve.runtime import session
 from calve.sink.declaration import IcebergSink
-from calve.sink.writer import Writer, columns_of
+from calve.sink.prepare import columns_of
+from calve.sink.writer import Writer
 from calve.sources.datagen import DatagenSource
 
 CORES = 2

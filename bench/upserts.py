@@ -15,7 +15,8 @@ from bench.measure import PeakMemory, Timing, in_turn
 from calve.catalogs import Catalog
 from calve.patience import Patience
 from calve.sink.declaration import IcebergSink
-from calve.sink.writer import Writer, columns_of
+from calve.sink.prepare import columns_of
+from calve.sink.writer import Writer
 from tests import duck
 
 BATCHES = 6

@@ -278,7 +278,7 @@ def test_what_is_pending_is_refused_at_its_key(place: str) -> None:
 
 
 def test_other_values_of_a_pending_key_are_fine() -> None:
-    declared, _ = entry("sinks.iceberg.config.schema_evolution", "strict")
+    declared, _ = entry("sinks.iceberg.config.catalog.type", "rest")
     assert pending.flaws(declared) == []
     declared, _ = entry("sources.files.config.format", "avro")
     assert pending.flaws(declared) == []

@@ -35,6 +35,10 @@ POINTS = (
     "acknowledge.after",
     "batch.end",
 )
+"""The points that every run with rows reaches."""
+
+SCHEMA_POINTS = ("schema.before", "schema.applied", "schema.swapped")
+"""Those that a run reaches where it changes the schema of a table."""
 
 _SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTERM}
 
@@ -53,9 +57,10 @@ class Fault:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.point not in POINTS:
+        known = (*POINTS, *SCHEMA_POINTS)
+        if self.point not in known:
             raise ValueError(
-                f"Cannot plan a fault at '{self.point}': no such crash point; one of {', '.join(POINTS)}"
+                f"Cannot plan a fault at '{self.point}': no such crash point; one of {', '.join(known)}"
             )
 
 

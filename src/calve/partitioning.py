@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calve.schema import Column, Decimal, Primitive, Schema
@@ -52,6 +53,33 @@ class SortField:
     def __str__(self) -> str:
         direction = "desc" if self.descending else "asc"
         return f"{self.column} {direction} nulls {'first' if self.nulls_first else 'last'}"
+
+
+@dataclass(frozen=True)
+class PartitionChange:
+    """A field that a partition spec gets or loses; files that are there stay as they are."""
+
+    field: PartitionField
+    added: bool
+
+    def event(self) -> dict[str, str | None]:
+        """What happened, as logs and summaries keep it."""
+        name = "add_partition_field" if self.added else "remove_partition_field"
+        sides = (None, str(self.field)) if self.added else (str(self.field), None)
+        return {"change": name, "column": self.field.column, "before": sides[0], "after": sides[1]}
+
+    def __str__(self) -> str:
+        if self.added:
+            return f"new files are partitioned by '{self.field}'"
+        return f"new files are not partitioned by '{self.field}' any more"
+
+
+def partition_changes(
+    old: Sequence[PartitionField], new: Sequence[PartitionField]
+) -> tuple[PartitionChange, ...]:
+    """What turns one spec into another; the order of fields counts for nothing."""
+    gone = (PartitionChange(field, False) for field in old if field not in new)
+    return (*gone, *(PartitionChange(field, True) for field in new if field not in old))
 
 
 def partition_field(text: str) -> PartitionField:

@@ -18,13 +18,10 @@ CONNECTORS = {
 # The place: sources or sinks, the connector or *, and the keys. The values, or types of values.
 KEYS: dict[str, tuple[Any, ...]] = {
     "sources.*.streams": ANY,
-    "sources.*.config.schema": ("infer",),
     "sinks.iceberg.config.catalog.type": ("s3tables", "glue", "hive", "jdbc", "nessie"),
     "sinks.iceberg.config.s3": ANY,
     "sinks.iceberg.config.gcs": ANY,
     "sinks.iceberg.config.azure": ANY,
-    "sinks.iceberg.config.schema_evolution": ("add_columns", "full"),
-    "sinks.iceberg.config.renames": ANY,
     "sinks.iceberg.config.maintenance": ANY,
 }
 

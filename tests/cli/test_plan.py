@@ -57,11 +57,28 @@ def test_pending_changes_end_with_2_if_asked(calve, finished):
 
 def test_a_table_that_differs_is_refused_as_the_run_would_be(calve, ran, ready):
     ran()
-    ready.write_text(ready.read_text().replace("note: {type: string,", "remark: {type: string,"))
+    text = ready.read_text().replace("note: {type: string,", "remark: {type: string,")
+    ready.write_text(text.replace("table: ", "schema_evolution: strict, table: ", 1))
     ended = calve("plan")
     assert ended.code == 78
     assert "column 'remark' is STRING in the declaration and missing in the table" in ended.out
     assert str(ran()[0].error) in ended.out
+
+
+def test_changes_of_the_schema_are_shown_and_made_by_the_run(calve, ran, ready):
+    ran()
+    text = ready.read_text().replace("note: {type: string,", "remark: {type: string,")
+    ready.write_text(text.replace("table: ", "schema_evolution: full, table: ", 1))
+    before = files(ready.parent)
+    code, value = plan(calve, "--exit-code")
+    assert code == 2
+    assert files(ready.parent) == before
+    assert [(one["change"], one["column"]) for one in value["changes"]] == [
+        ("drop_column", "note"),
+        ("add_column", "remark"),
+        ("move_column", "remark"),
+    ]
+    assert "column 'remark' is added as STRING" in calve("plan").out
 
 
 def test_another_spec_is_refused_with_both_shown(calve, ran, ready):
@@ -69,6 +86,11 @@ def test_another_spec_is_refused_with_both_shown(calve, ran, ready):
     ready.write_text(ready.read_text().replace("day(at)", "hour(at)"))
     _, value = plan(calve)
     assert "partitioned by (day(at)), the declaration says (hour(at))" in value["refusal"]
+    text = ready.read_text().replace("table: ", "partition_evolution: true, table: ", 1)
+    ready.write_text(text)
+    _, value = plan(calve)
+    assert value["refusal"] is None
+    assert [one["change"] for one in value["changes"]] == ["remove_partition_field", "add_partition_field"]
 
 
 def test_table_default_needs_a_table(calve, ready):

@@ -41,6 +41,8 @@ DEFAULTS = {
     "overwrite_conflicts": "refuse",
     "schema_evolution": "add_columns",
     "renames": {},
+    "type_change": "new_column",
+    "partition_evolution": False,
     "dead_letter": DeadLetter(),
     "table_properties": {},
     "snapshot_properties": {},
@@ -170,6 +172,17 @@ def test_no_format_has_brotli_and_avro_has_no_lz4() -> None:
         ({"deletes": "position"}, ("deletes",), "has no effect without 'commit_mode: upsert'"),
         ({"overwrite": "table"}, ("overwrite",), "has no effect without 'commit_mode: overwrite'"),
         ({"renames": {"a": "b"}}, ("renames",), "has no effect without 'schema_evolution: full'"),
+        ({"type_change": "refuse"}, ("type_change",), "has no effect without 'schema_evolution: full'"),
+        (
+            {"schema_evolution": "full", "renames": {"a": "b", "b": "c"}},
+            ("renames", "a"),
+            "is renamed itself",
+        ),
+        (
+            {"commit_mode": "overwrite", "partition_evolution": True},
+            ("partition_evolution",),
+            "cannot stand beside 'overwrite: partitions'",
+        ),
         ({"max_batch_size": 10}, ("max_batch_size",), "is below 'batch_size' (10000)"),
         ({"catalog": {"type": "rest"}}, ("catalog", "rest"), "required key is missing"),
         (

@@ -1,5 +1,6 @@
 import pytest
 
+from calve.schema import parse
 from calve.sink import routes
 from calve.sink.declaration import IcebergSink
 from calve.sink.routes import Bounds, Confinement, Doubt, Template, Unrouted, template
@@ -157,3 +158,9 @@ def test_the_fingerprint_is_of_what_decides_where_rows_go():
         pipeline(commit_mode="upsert", key_fields=["id", "region"]),
     ]
     assert len({same, *(one.fingerprint() for one in others)}) == 6
+
+
+def test_what_tables_have_in_common_are_columns_of_one_type():
+    tables = ["id INT NOT NULL, a INT NOT NULL, b INT", "id INT NOT NULL, b STRING, c DATE NOT NULL"]
+    assert routes.shared([parse(one) for one in tables]) == parse("id INT NOT NULL, a INT, c DATE")
+    assert routes.shared([]) is routes.shared([parse("a INT"), parse("a DATE")]) is None

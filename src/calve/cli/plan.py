@@ -75,6 +75,7 @@ def _value(plan: Plan) -> dict[str, Any]:
         "position": plan.position,
         "waiting": plan.waiting,
         "epoch": plan.epoch,
+        "changes": plan.changes.events(),
         "warnings": plan.warnings,
         "refusal": None if plan.refusal is None else str(plan.refusal),
     }
@@ -118,6 +119,8 @@ def _pairs(plan: Plan) -> Iterator[tuple[str, object]]:
         yield "waiting", render.count(plan.waiting, "row")
     if plan.epoch is not None:
         yield "epoch", plan.epoch
+    if plan.changes:
+        yield "changes", [str(change) for change in (*plan.changes.columns, *plan.changes.partition)]
     if plan.warnings:
         yield "warning", plan.warnings
     if plan.refusal is not None:

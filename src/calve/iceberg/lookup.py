@@ -9,10 +9,12 @@ from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from calve.iceberg import java, near
+from calve import schema
+from calve.iceberg import java, near, shape
 from calve.iceberg.failures import translated
 from calve.iceberg.name import quoted
 from calve.iceberg.table import Table
+from calve.schema import Policy
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,6 +102,27 @@ class Hits:
 def rows_at(spark: SparkSession, table: Table, snapshot: int) -> DataFrame:
     """The rows of `table` in `snapshot`; `_file` and `_pos` can be selected."""
     return spark.read.option("versionAsOf", str(snapshot)).table(table.name.sql())
+
+
+def known_at(spark: SparkSession, table: Table, snapshot: int) -> DataFrame:
+    """The rows of `table` in `snapshot` with the columns that the table has now.
+
+    Spark reads a snapshot with the columns of its time; a column is known by its id.
+    """
+    from pyspark.sql import functions as f
+
+    metadata = table.metadata()
+    number = metadata.java.snapshot(snapshot).schemaId()
+    rows = rows_at(spark, table, snapshot)
+    if number is None or number == metadata.java.currentSchemaId():
+        return rows
+    before, now = metadata.java.schemasById().get(number), metadata.schema()
+    names = {one: before.findColumnName(metadata.java.schema().findField(one).fieldId()) for one in now.names}
+    rows = rows.select(*(f.col(quoted(old)).alias(new) for new, old in names.items() if old is not None))
+    then = schema.from_spark_json(rows.schema.jsonValue())
+    made = shape.placed(then, now, Policy())
+    nulls = {one.name: f.lit(None).cast(one.type.ddl()).alias(one.name) for one in now.columns}
+    return rows.select(*({**nulls, **made}[name] for name in now.names))
 
 
 def look_up(spark: SparkSession, table: Table, snapshot: int, keys: Keys) -> tuple[list[Hits], int]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calve import gateway, schema
+from calve.iceberg import java
 from calve.iceberg.failures import translated
 from calve.iceberg.name import TableName
 from calve.partitioning import PartitionField
@@ -38,8 +39,8 @@ class Snapshot:
 class Metadata:
     """One version of a table's metadata; it never changes."""
 
-    def __init__(self, java: Any) -> None:
-        self.java = java
+    def __init__(self, java_metadata: Any) -> None:
+        self.java = java_metadata
 
     @property
     def uuid(self) -> str:
@@ -87,6 +88,17 @@ class Metadata:
             for field in fields
         )
 
+    def partition_fields(self) -> tuple[PartitionField, ...]:
+        """The fields of all partition specs that the table has or had."""
+        java_schema = self.java.schema()
+        fields = [field for spec in java.each(self.java.specs()) for field in java.each(spec.fields())]
+        named = {field.sourceId(): java_schema.findColumnName(field.sourceId()) for field in fields}
+        return tuple(
+            _partition_field(str(field.transform()), named[field.sourceId()])
+            for field in fields
+            if named[field.sourceId()] is not None
+        )
+
     def head(self, branch: str) -> Any:
         """The snapshot at the head of `branch`; a branch that does not exist yet begins at main's."""
         ref = self.java.ref(branch)
@@ -115,15 +127,15 @@ class Metadata:
 
     def snapshots(self) -> list[Snapshot]:
         """All retained snapshots, oldest first."""
-        return [_snapshot(java) for java in self.java.snapshots()]
+        return [_snapshot(one) for one in self.java.snapshots()]
 
 
 class Table:
     """An Iceberg table."""
 
-    def __init__(self, name: TableName, java: Any) -> None:
+    def __init__(self, name: TableName, java_table: Any) -> None:
         self.name = name
-        self.java = java
+        self.java = java_table
 
     def metadata(self) -> Metadata:
         """The metadata as last loaded."""
@@ -135,10 +147,10 @@ class Table:
             return Metadata(self.java.operations().refresh())
 
 
-def _ancestor(java: Any, parent: int | None) -> Ancestor:
-    summary = java.summary()
+def _ancestor(snapshot: Any, parent: int | None) -> Ancestor:
+    summary = snapshot.summary()
     return Ancestor(
-        sequence=java.sequenceNumber(),
+        sequence=snapshot.sequenceNumber(),
         # Some engines take an expired parent away; files that this snapshot did not add tell that it had one.
         continues=parent is not None
         or summary.get("total-data-files") != summary.get("added-data-files", "0"),
@@ -146,7 +158,7 @@ def _ancestor(java: Any, parent: int | None) -> Ancestor:
         epoch=int(summary.get(SUMMARY_EPOCH) or 0),
         commit=summary.get(SUMMARY_COMMIT),
         digest=summary.get(SUMMARY_DIGEST),
-        id=java.snapshotId(),
+        id=snapshot.snapshotId(),
     )
 
 
@@ -156,12 +168,12 @@ def _partition_field(transform: str, column: str) -> PartitionField:
     return PartitionField(match[1], column, int(match[2]) if match[2] else None)
 
 
-def _snapshot(java: Any) -> Snapshot:
+def _snapshot(snapshot: Any) -> Snapshot:
     return Snapshot(
-        id=java.snapshotId(),
-        parent=java.parentId(),
-        sequence=java.sequenceNumber(),
-        committed_ms=java.timestampMillis(),
-        operation=str(java.operation()),
-        summary=dict(java.summary()),
+        id=snapshot.snapshotId(),
+        parent=snapshot.parentId(),
+        sequence=snapshot.sequenceNumber(),
+        committed_ms=snapshot.timestampMillis(),
+        operation=str(snapshot.operation()),
+        summary=dict(snapshot.summary()),
     )

@@ -24,6 +24,7 @@ from calve.runtime import tables
 from calve.runtime.report import Report
 from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
+from calve.schema import Schema
 from calve.sink import dead_letter
 from calve.sink.commit import Committer
 from calve.sink.dead_letter import LETTER_ID, RECORDED, REPLAYED, Letters
@@ -173,7 +174,9 @@ class _Replay:
         marking = _Marking(self._spark, self._pipeline)
         source = f"letters:{marking.table.metadata().uuid}"
         self._writer.find(source)
-        held = self._writer.open(source, NOBODY, self._runner.columns({}))
+        self._runner.expect(self._writer)
+        columns = self._runner.columns({}) if self._runner.is_said else self._columns(ids[:CHUNK])
+        held = self._writer.open(source, NOBODY, columns, self._runner.is_said)
         done = set(held.position["letters"])
         marking.mark(done)
         told = Replayed()
@@ -183,13 +186,22 @@ class _Replay:
             marking.mark(taken)
         return told
 
-    def _chunk(self, ids: list[str], told: Replayed) -> list[str]:
-        """Commit the rows of some letters, and with them the ids of those that were taken."""
+    def _columns(self, ids: list[str]) -> Schema:
+        """The columns of some letters, where only they tell them."""
+        bad = self._letters.catch(self._runner.keys())
+        return self._runner.columns_of(self._runner.again(self._with_ids(ids), bad))
+
+    def _with_ids(self, ids: list[str]) -> DataFrame:
         from pyspark.sql import functions as f
 
-        letters = self._spark.table(self._letters.name.sql()).where(f.col(LETTER_ID).isin(*ids))
-        bad = self._letters.catch(self._runner.keys())
-        staged = self._writer.stage(self._runner.again(letters, bad), len(ids))
+        return self._spark.table(self._letters.name.sql()).where(f.col(LETTER_ID).isin(*ids))
+
+    def _chunk(self, ids: list[str], told: Replayed) -> list[str]:
+        """Commit the rows of some letters, and with them the ids of those that were taken."""
+        letters = self._with_ids(ids)
+        frame = self._runner.again(letters, self._letters.catch(self._runner.keys()))
+        self._runner.fit(self._writer, frame)
+        staged = self._writer.stage(frame, len(ids))
         seen = self._letters.told()
         if seen.records != len(ids):
             raise Unavailable(f"Cannot replay: of {len(ids)} letters {seen.records} are accounted for")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calve.errors import CalveError, ConfigurationError, StartRefused, TryAgain
+from calve.iceberg.evolve import Steps
 from calve.patience import Patience
 from calve.position import Position
 from calve.project import ResolvedPipeline
@@ -47,6 +48,7 @@ class Plan:
     waiting: int | None = None
     epoch: int | None = None
     warnings: tuple[str, ...] = ()
+    changes: Steps = field(default_factory=Steps)
     refusal: CalveError | None = None
     lead: str | None = None
     """The table that lists the others, where rows go to several."""
@@ -54,7 +56,7 @@ class Plan:
 
     def is_pending(self) -> bool:
         """Whether a run would change something."""
-        return self.exists is False or bool(self.waiting)
+        return self.exists is False or bool(self.waiting) or bool(self.changes)
 
 
 def declared(pipeline: ResolvedPipeline) -> Plan:
@@ -128,12 +130,14 @@ def _look(
     found.marked = mark is not None
     found.epoch = mark.epoch + 1 if mark else 1
     found.position = mark.position if mark else source.start()
+    if writer:
+        runner.expect(writer)
     found.columns = runner.columns(found.position)
     _check_creatable(found)
     if isinstance(writer, Routed):
         found.tables = tuple(str(writer.table_name(name)) for name in writer.tables)
-    if writer and (found.exists or isinstance(writer, Routed)):
-        writer.check(found.columns)
+    if writer and (found.exists or isinstance(writer, Routed)) and found.columns.columns:
+        found.changes = writer.check(found.columns, runner.is_said)
     found.waiting = source.latest(found.position, Limits(sink.max_batch_size)).rows
 
 

@@ -21,8 +21,9 @@ from calve.runtime.stop import Stop
 from calve.schema import Column, Primitive, Schema
 from calve.sink import refusals
 from calve.sink.dead_letter import Letters
+from calve.sink.prepare import columns_of
 from calve.sink.routed import Routed, writer_of
-from calve.sink.writer import Writer, columns_of
+from calve.sink.writer import Writer
 from calve.sources.source import Limits, Waiting, with_changes
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Runner:
         self._letters = self._opened_letters(pipeline.name)
         self._in_flight = False
         self._committed = time.monotonic()
+        self._fitted: Schema | None = None
 
     def _opened_letters(self, name: str) -> Letters | None:
         if self._sink.dead_letter == "off" or not self._source.catches:
@@ -112,8 +114,11 @@ class Runner:
         start = mark.position if mark else self._patience.keep_trying(self._source.start)
         if writer.owed is None and not self._is_worth_opening(start):
             return None
-        columns = self._patience.keep_trying(lambda: self.columns(start))
-        held = writer.open(identity, start, columns)
+        self.expect(writer)
+        columns = self._patience.keep_trying(lambda: self.columns(start, writer.owed))
+        held = writer.open(identity, start, columns, self.is_said)
+        self._fitted = self._source.columns() or columns
+        self.expect(writer)
         if self._letters:
             self._letters.open(identity, held.position, held.epoch)
         self._report.update(state="running", epoch=held.epoch, position=held.position)
@@ -138,16 +143,30 @@ class Runner:
                 return False
         return True
 
-    def columns(self, start: Position) -> Schema:
-        """The columns of the values that reach the sink."""
-        declared = self._source.columns()
-        if declared is None:
-            found = columns_of(self._frame(start, self._source.latest(start, self._limits).to))
-        elif self._transforms:
-            found = columns_of(self._transformed(self._no_rows(declared)))
-        else:
-            return declared
-        return Schema(tuple(column for column in found.columns if column.name not in self._carried))
+    @property
+    def is_said(self) -> bool:
+        """Whether the source says what its columns are, and not only the rows that are there."""
+        return self._source.says_columns
+
+    def columns(self, start: Position, to: Position | None = None) -> Schema:
+        """The columns of the values that reach the sink; where only rows tell them, those up to `to`."""
+        said = self._source.columns()
+        if said is not None:
+            return self._said(said)
+        to = to or self._source.latest(start, self._limits).to
+        if to == start and not self.is_said:
+            return Schema(())
+        return self.columns_of(self._frame(start, to))
+
+    def _said(self, columns: Schema) -> Schema:
+        if not self._transforms:
+            return columns
+        return self.columns_of(self._transformed(self._no_rows(columns)))
+
+    def columns_of(self, frame: DataFrame) -> Schema:
+        """The columns of the values of `frame`."""
+        found = columns_of(frame).columns
+        return Schema(tuple(column for column in found if column.name not in self._carried))
 
     def _no_rows(self, declared: Schema) -> DataFrame:
         """A batch without rows, NOT NULL where the table is: with changes, rows that are gone hold NULLs."""
@@ -205,6 +224,7 @@ class Runner:
         """The rows of a batch and its dead letters, as files that no snapshot has yet."""
         frame = self._frame(after, waiting.to)
         crash.point("read.after")
+        self.fit(writer, frame)
         staged = writer.stage(frame, waiting.rows, waiting.bytes)
         return staged, self._stage_letters(after, waiting.to)
 
@@ -216,6 +236,23 @@ class Runner:
         if staged.rows:
             self._report.notice(f"{staged.rows:,} bad records go to table '{self._letters.name}'")
         return staged
+
+    def fit(self, writer: Writer | Routed, frame: DataFrame) -> None:
+        """Have the table fit the batch; where the source says its columns, what it says counts."""
+        said = self._source.columns()
+        columns = self.columns_of(frame) if said is None else said
+        if columns != self._fitted:
+            writer.fit(columns if said is None else self._said(said), self.is_said)
+            self._fitted = columns
+            self.expect(writer)
+
+    def expect(self, writer: Writer | Routed) -> None:
+        """Tell a source that infers what the table has, where its rows reach the table as they are."""
+        there = None if self.is_said or self._transforms else writer.columns
+        if there is not None:
+            own = changes.KEPT.names if self._sink.change_columns else ()
+            values = (column for column in there.columns if column.name not in own)
+            self._source.expect(Schema(tuple(values)))
 
     def _frame(self, after: Position, to: Position) -> DataFrame:
         if self._letters:

@@ -43,6 +43,8 @@ class Committer:
         self._property = position.property_name(sink_id, branch)
         self._snapshot_properties = dict(snapshot_properties or {})
         self._declared = {sink_id, *declared}
+        self.notes: dict[str, str] = {}
+        """What the summary of the next commit says besides."""
 
     def seen(self, source: str, base: Metadata | None = None) -> Mark | None:
         """The mark of the table, if there is one and a start from `source` may build on it."""
@@ -103,9 +105,17 @@ class Committer:
             return Proposal(held.moved(position=to, commit=commit, above=base.last_sequence))
 
         crash.point("commit.before")
-        self.held = self._until_certain(self._change(staged), propose, "commit")
+        self.held = self._until_certain(self._change(staged, self.notes), propose, "commit")
+        self.notes = {}
         crash.point("commit.confirmed")
         return self.held
+
+    def check_held(self, base: Metadata) -> None:
+        """Refuse to go on where another writer has taken over."""
+        self._check_fresh(base)
+        current = self._mark(base)
+        if self.held is None or current != self.held:
+            raise refusals.fenced(self.table.name, self.sink_id, self.held, current)
 
     def _take_epoch(
         self, source: str, start: Position, seen: Callable[[Metadata], Mark | None], reason: Mapping[str, str]

@@ -231,11 +231,18 @@ class IcebergSink(Model):
     """What `commit_mode: overwrite` replaces: partitions in the batch, the table, or what filters name."""
 
     schema_evolution: Literal["strict", "add_columns", "full"] = "add_columns"
-    """What happens to the table when rows come with other columns: nothing, new columns are added, or all
-    changes are made."""
+    """What happens to the table when rows come with other columns: nothing (`strict`), new columns are added
+    and types widened, or all changes are made (`full`)."""
 
     renames: dict[str, ColumnName] = Field(default_factory=dict)
-    """Columns that `schema_evolution: full` renames, old name to new."""
+    """Columns that `schema_evolution: full` renames, old name to new; inside structs the old one has dots."""
+
+    type_change: Literal["new_column", "variant", "refuse"] = "new_column"
+    """Where `schema_evolution: full` puts values of a type that a column cannot have: into a column with the
+    type in its name, such as `amount_string`, into a VARIANT such as `amount_variant`, or nowhere."""
+
+    partition_evolution: bool = False
+    """Whether an existing table is partitioned anew as declared; files that are there stay as they are."""
 
     dead_letter: DeadLetter | Literal["off"] = DeadLetter()
     """Where records go that cannot be taken; with `off`, such a record stops the pipeline."""
@@ -378,6 +385,20 @@ class IcebergSink(Model):
             found += self._without_effect("overwrite_conflicts", "commit_mode: overwrite")
         if self.schema_evolution != "full":
             found += self._without_effect("renames", "schema_evolution: full")
+            found += self._without_effect("type_change", "schema_evolution: full")
+        found += self._rename_flaws()
+        if self.partition_evolution and self.commit_mode == "overwrite" and self.overwrite == "partitions":
+            why = "cannot stand beside 'overwrite: partitions', which leaves files of older partitions alone"
+            found.append(Flaw(("partition_evolution",), why))
+        return found
+
+    def _rename_flaws(self) -> list[Flaw]:
+        found = []
+        for old, new in self.renames.items():
+            if old in self.key_fields or new in self.key_fields:
+                found.append(Flaw(("renames", old), "a column of 'key_fields' cannot be renamed"))
+            elif new in self.renames or list(self.renames.values()).count(new) > 1:
+                found.append(Flaw(("renames", old), f"'{new}' is renamed itself, or twice; name each once"))
         return found
 
     def _route_flaws(self) -> list[Flaw]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calve import changes, schema
-from calve.errors import ConfigurationError, TableMismatch, Unavailable
+from calve.errors import ConfigurationError, DataRefused, TableMismatch, Unavailable
+from calve.iceberg import shape
 from calve.iceberg.catalog import Catalog
 from calve.iceberg.name import TableName, quoted
 from calve.iceberg.stage import Staged
-from calve.iceberg.table import Metadata, Table
+from calve.iceberg.table import Table
 from calve.model import suggestion
 from calve.partitioning import SortField
-from calve.schema import Schema
+from calve.schema import Policy, Schema
 from calve.sink.declaration import IcebergSink
 from calve.sink.routes import ROUTABLE, Template
 
@@ -87,22 +89,36 @@ def table_columns(columns: Schema, sink: IcebergSink) -> Schema:
             f"Cannot write to table '{table_name(sink)}': the rows have no column '{missing[0]}', which "
             "'key_fields' names"
         )
+    columns = schema.storable(columns)
+    names = new_names(columns.names, sink)
+    columns = Schema(tuple(replace(one, name=new) for one, new in zip(columns.columns, names, strict=True)))
     held = tuple(replace(one, nullable=False) if one.name in keys else one for one in columns.columns)
     return Schema((*held, *(changes.KEPT.columns if sink.change_columns else ())))
 
 
-def check_routes(columns: Schema, template: Template, tables: str) -> None:
+def check_routes(columns: Schema, template: Template, tables: str, is_said: bool = True) -> None:
     """Refuse rows that lack a column which names their table, or in which it cannot."""
+    refused = ConfigurationError if is_said else DataRefused
     for name in template.columns:
         column = columns.column(name)
         if column is None:
             meant = suggestion(name, columns.names)
-            raise ConfigurationError(f"Cannot route rows to '{tables}': they have no column '{name}'{meant}")
+            raise refused(f"Cannot route rows to '{tables}': they have no column '{name}'{meant}")
         if column.type not in ROUTABLE:
-            raise ConfigurationError(
+            raise refused(
                 f"Cannot route rows to '{tables}': column '{name}' is {column.type.ddl()}; text or a whole "
                 "number can name a table"
             )
+
+
+def with_partition(frame: DataFrame, table: Table) -> DataFrame:
+    """`frame` with all columns that the partition of a row is made of; those it lacks are NULL."""
+    from pyspark.sql import functions as f
+
+    metadata = table.metadata()
+    used = {field.column.split(".")[0] for field in metadata.partition()} - set(frame.columns)
+    lacking = [one for one in metadata.schema().columns if one.name in used]
+    return frame.select("*", *(f.lit(None).cast(one.type.ddl()).alias(one.name) for one in lacking))
 
 
 def check_count(counted: int, staged: Staged, table: Table) -> None:
@@ -114,16 +130,9 @@ def check_count(counted: int, staged: Staged, table: Table) -> None:
         )
 
 
-def check(table: Table, sink: IcebergSink, columns: Schema) -> None:
-    """Refuse a table that differs from the declaration."""
-    metadata = table.metadata()
-    _check_version(table, metadata, sink)
-    _check_columns(table, metadata.schema(), columns)
-    _check_partition(table, metadata, sink)
-
-
-def _check_version(table: Table, metadata: Metadata, sink: IcebergSink) -> None:
-    version = metadata.format_version
+def check_version(table: Table, sink: IcebergSink) -> None:
+    """Refuse a table of another format version than the declared one."""
+    version = table.metadata().format_version
     wanted = "format_version" in sink.model_fields_set and sink.format_version != version
     if version < 2 or wanted:
         raise TableMismatch(
@@ -133,42 +142,56 @@ def _check_version(table: Table, metadata: Metadata, sink: IcebergSink) -> None:
         )
 
 
-def _check_columns(table: Table, existing: Schema, columns: Schema) -> None:
-    differences = schema.differences(columns, existing)
-    if differences:
+def columns_of(rows: DataFrame) -> Schema:
+    """The schema of a DataFrame."""
+    return schema.from_spark_json(rows.schema.jsonValue())
+
+
+def renamed(frame: DataFrame, sink: IcebergSink) -> DataFrame:
+    """`frame` with the columns that still have a name of before called as they are now."""
+    new = new_names(frame.columns, sink)
+    return frame if new == list(frame.columns) else frame.toDF(*new)
+
+
+def new_names(names: Sequence[str], sink: IcebergSink) -> list[str]:
+    """What columns called `names` are called now, as `renames` says."""
+    for old, new in sink.renames.items():
+        if old in names and new in names:
+            raise DataRefused(
+                f"Cannot write to table '{table_name(sink)}': the rows have both '{old}' and '{new}', and "
+                "'renames' says that one has become the other"
+            )
+    return [sink.renames.get(name, name) for name in names]
+
+
+def shaped(frame: DataFrame, table: Table, policy: Callable[[], Policy]) -> DataFrame:
+    """`frame` with its values where the table has them, also inside structs, lists and maps."""
+    rows, existing = columns_of(frame), table.metadata().schema()
+    kept = [name for name in rows.names if name in changes.NAMES]
+    values = Schema(tuple(column for column in rows.columns if column.name not in kept))
+    if shape.is_placed(values, existing):
+        return frame
+    made = shape.placed(values, existing, policy())
+    _refuse_extra(made, existing, table)
+    return frame.select(*made.values(), *map(quoted, kept))
+
+
+def _refuse_extra(names: Iterable[str], existing: Schema, table: Table) -> None:
+    extra = sorted(set(names) - set(existing.names))
+    if extra:
         raise TableMismatch(
-            f"Cannot write to table '{table.name}': {'; '.join(differences)}; "
-            f"the rows have ({columns.ddl()}), the table has ({existing.ddl()})",
-            table=str(table.name),
+            f"Cannot write to table '{table.name}': it has no column {extra}", table=str(table.name)
         )
-
-
-def _check_partition(table: Table, metadata: Metadata, sink: IcebergSink) -> None:
-    declared = sink.partition_fields_declared()
-    existing = metadata.partition()
-    if declared is not None and declared != existing:
-        raise TableMismatch(
-            f"Cannot write to table '{table.name}': it is partitioned by {_spec(existing)}, "
-            f"the declaration says {_spec(declared)}; 'partitioning: table_default' takes what the table has",
-            table=str(table.name),
-        )
-
-
-def _spec(fields: tuple[object, ...]) -> str:
-    return f"({', '.join(map(str, fields))})" if fields else "nothing"
 
 
 def fitted(frame: DataFrame, table: Table, sink: IcebergSink) -> DataFrame:
     """The rows with the columns of the table, by name, in the declared order."""
     existing = table.metadata().schema()
     columns = [name for name in existing.names if name in frame.columns]
-    extra = sorted(set(frame.columns) - set(existing.names))
-    if extra:
-        raise TableMismatch(
-            f"Cannot write to table '{table.name}': it has no column {extra}", table=str(table.name)
-        )
+    _refuse_extra(frame.columns, existing, table)
     frame = frame.select(*map(quoted, columns))
-    order = [_sort_column(frame, field) for field in sink.sort_fields()]
+    lacking = set(existing.names) - set(columns)
+    order = [_sort_column(frame, field) for field in sink.sort_fields() if field.column not in lacking]
     return frame.sortWithinPartitions(*order) if order else frame
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from calve import changes, position
 from calve.errors import CalveError, Unavailable
+from calve.iceberg.evolve import Steps
 from calve.iceberg.failures import translated
 from calve.iceberg.lookup import rows_at
 from calve.iceberg.name import TableName, quoted
@@ -44,6 +45,9 @@ _PLAIN: dict[str, object] = {
     "key_fields": [],
     "order_by": None,
     "change_columns": False,
+    "schema_evolution": "strict",
+    "renames": {},
+    "partition_evolution": False,
 }
 
 
@@ -142,6 +146,8 @@ class Routed:
         self._having: dict[str, Bounds] = {}
         self._source = ""
         self._columns = Schema(())
+        self._is_said = True
+        self._fitted: set[str] = set()
         self._life = 0
 
     @property
@@ -171,21 +177,41 @@ class Routed:
             self._owe(mark.position, {name: one for name, one in marks.items() if one is not None})
         return mark
 
-    def check(self, columns: Schema) -> None:
-        """Refuse tables that do not fit the declaration."""
-        prepare.check_routes(columns, self._template, self.told)
-        for name, writer in self._writers.items():
-            if writer.uuid is not None and self._confinement.refusal(name) is None:
-                writer.check(columns)
+    @property
+    def columns(self) -> Schema | None:
+        """What the columns of the tables have in common, if there are any."""
+        there = (writer.columns for writer in self._writers.values())
+        return routes.shared([columns for columns in there if columns is not None])
 
-    def open(self, source: str, start: Position, columns: Schema) -> Mark:
+    def check(self, columns: Schema, is_said: bool = True) -> Steps:
+        """What is to be done to the tables for rows with `columns`; refuses tables that cannot fit."""
+        prepare.check_routes(columns, self._template, self.told, is_said)
+        found = [
+            writer.check(columns, is_said)
+            for name, writer in self._writers.items()
+            if writer.uuid is not None and self._confinement.refusal(name) is None
+        ]
+        # What is done to several tables is one change of the declaration.
+        return Steps(
+            tuple(dict.fromkeys(change for steps in found for change in steps.columns)),
+            tuple(dict.fromkeys(change for steps in found for change in steps.partition)),
+        )
+
+    def fit(self, columns: Schema, is_said: bool = True) -> None:
+        """Have each table fit rows with `columns` once it gets some; the lead stays as it is."""
+        prepare.check_routes(columns, self._template, self.told, is_said)
+        self._columns, self._is_said, self._fitted = columns, is_said, set()
+
+    def open(self, source: str, start: Position, columns: Schema, is_said: bool = True) -> Mark:
         """Take the next epoch of the lead and then of every table it lists, and see which are ahead of it.
 
-        A table that is listed and not there is created: an older process may be about to do so.
+        A table that is listed and not there is created: an older process may be about to do so. Where one
+        cannot fit, none is changed.
         """
-        prepare.check_routes(columns, self._template, self.told)
+        self.check(columns, is_said)
         lead = self._lead.open(source, start, LIST)
-        self._source, self._columns, self._life = source, columns, lead.epoch
+        self._source, self._life = source, lead.epoch
+        self._columns, self._is_said, self._fitted = columns, is_said, set()
         self._listed = self._patience.keep_trying(self._read_list)
         self._known, self._writers = frozenset(self._listed), {}
         marks = {name: self._open(name, lead.position) for name in self._listed}
@@ -231,6 +257,7 @@ class Routed:
         differing = routes.differing(self._having, found.tables)
         if differing:
             raise refusals.other_routes(self.name, differing)
+        self._fit([name for name in found.tables if name in self._writers and name not in self._having])
         self._add([name for name in found.tables if name not in self._writers])
         parts: dict[str, Staged] = {}
         total = sum(found.tables.values())
@@ -255,6 +282,15 @@ class Routed:
             self.owed is not None,
             routed,
         )
+
+    def _fit(self, names: Collection[str]) -> None:
+        """Have tables fit the rows of a batch; one that cannot is refused before another is changed."""
+        unfit = [name for name in names if name not in self._fitted]
+        for name in unfit:
+            self._writers[name].check(self._columns, self._is_said)
+        for name in unfit:
+            self._writers[name].fit(self._columns, self._is_said)
+            self._fitted.add(name)
 
     def _check_count(self, part: Staged, name: str, count: int) -> None:
         """Refuse to commit where rows were read twice and differed."""
@@ -329,8 +365,9 @@ class Routed:
         if writer.uuid is None and not is_named:
             return None
         fresh = Bounds.fresh(at, self._declaration, self._life)
-        mark = writer.open(self._source, fresh.dump(), self._columns, check=is_named)
+        mark = writer.open(self._source, fresh.dump(), self._columns, self._is_said, fits=is_named)
         self._writers[name] = writer
+        self._fitted |= {name} if is_named else set()
         return mark
 
     def _writer(self, name: str) -> Writer:

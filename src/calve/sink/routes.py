@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -104,6 +104,19 @@ class Confinement:
         if self.allowed and name not in self.allowed:
             return "'allowed_tables' does not have it"
         return None
+
+
+def shared(tables: Collection[Schema]) -> Schema | None:
+    """The columns on whose types the tables agree that have them; NOT NULL where they are so in each."""
+    seen = [{column.name: column for column in one.columns} for one in tables]
+    names = dict.fromkeys(name for one in seen for name in one)
+    found = []
+    for name in names:
+        held = [one[name] for one in seen if name in one]
+        if len({column.type for column in held}) == 1:
+            is_needed = len(held) == len(seen) and not any(column.nullable for column in held)
+            found.append(replace(held[0], nullable=not is_needed))
+    return Schema(tuple(found)) if found else None
 
 
 @dataclass(frozen=True)

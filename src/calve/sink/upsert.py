@@ -12,7 +12,7 @@ from calve import changes, gateway
 from calve.errors import DataRefused
 from calve.iceberg import arrow, deletes
 from calve.iceberg.failures import translated
-from calve.iceberg.lookup import FEW, Keys, look_up, rows_at
+from calve.iceberg.lookup import FEW, Keys, known_at, look_up
 from calve.iceberg.name import quoted
 from calve.iceberg.stage import NOTHING, Staged, stage
 from calve.iceberg.table import Table
@@ -68,9 +68,10 @@ class Upsert:
         partitions that Arrow does not write: that takes Spark.
         """
         try:
+            arrow.schema_of(self._table.java.schema())
             places = arrow.partition_columns(self._table)
             with translated(f"write data files of table '{self._table.name}'"):
-                rows = frame.select("*", *places).toArrow()
+                rows = prepare.with_partition(frame, self._table).select("*", *places).toArrow()
             return self._delta(collected.last(rows, self._names)) if collected.is_plain(rows) else None
         except arrow.Unsupported:
             return None
@@ -144,7 +145,7 @@ class Upsert:
     def _whole(self, frame: DataFrame, last: DataFrame, told: Told) -> DataFrame:
         values = [name for name in last.columns if name not in (*self._names, *changes.NAMES)]
         head = self._table.metadata().head(self._sink.branch)
-        old = rows_at(self._spark, self._table, head.snapshotId()).where(told.keys.filter())
+        old = known_at(self._spark, self._table, head.snapshotId()).where(told.keys.filter())
         if told.unknown:
             whole = batch.folded(frame.where(~batch.is_truncate()), self._names, values, self._sink.order_by)
             last = batch.filled(whole, old, self._names, values)

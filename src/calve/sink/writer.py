@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 
 from calve import crash
 from calve.iceberg.catalog import Catalog
+from calve.iceberg.evolve import Steps
 from calve.iceberg.stage import Staged, stage
 from calve.iceberg.table import Table
 from calve.patience import Patience
 from calve.position import Mark, Position
-from calve.schema import Schema
-from calve.sink import batch, prepare, refusals, routes
+from calve.schema import Policy, Schema
+from calve.sink import batch, evolve, prepare, refusals, routes
 from calve.sink.commit import Committer
 from calve.sink.declaration import IcebergSink
 from calve.sink.delta import Delta
+from calve.sink.evolve import Evolver
 from calve.sink.overwrite import replacing
 from calve.sink.tombstones import Tombstones
 from calve.sink.upsert import Upsert
@@ -66,34 +68,53 @@ class Writer:
             return mark and self._accept(mark)
         return None
 
-    def open(self, source: str, start: Position, columns: Schema, check: bool = True) -> Mark:
-        """Create the table if it is not there, refuse it if it does not fit, and take the next epoch.
+    def open(
+        self, source: str, start: Position, columns: Schema, is_said: bool = True, fits: bool = True
+    ) -> Mark:
+        """Create the table if it is not there, take the next epoch, and have the table fit `columns`.
 
-        Without `check` the table need not fit, because no row will be written to it.
+        A table that cannot fit is refused before anything is written. `is_said` tells that the source itself
+        says what its columns are, and not only the rows that happen to be there. Without `fits` the table
+        stays as it is, because no row will be written to it.
         """
         if self._table is None:
             wanted = prepare.table_columns(columns, self.sink)
             create = partial(prepare.create, self._catalog, self.sink, wanted)
             self._use(self._patience.keep_trying(create))
-        if check:
-            self.check(columns)
+        if fits:
+            self.check(columns, is_said)
         mark = self.committer.fence(source, start, self._accept)
+        if fits:
+            self.fit(columns, is_said)
         if self._tombstones:
             self._tombstones.open(source, start, prepare.table_columns(columns, self.sink))
         return mark
 
-    def check(self, columns: Schema) -> None:
-        """Refuse a table that does not fit the declaration."""
-        prepare.check(self.table, self.sink, prepare.table_columns(columns, self.sink))
+    def check(self, columns: Schema, is_said: bool = True) -> Steps:
+        """What is to be done to the table for rows with `columns`; refuses a table that cannot fit."""
+        prepare.check_version(self.table, self.sink)
+        return self._evolver().pending(prepare.table_columns(columns, self.sink), is_said)
+
+    def fit(self, columns: Schema, is_said: bool = True) -> None:
+        """Have the table fit rows with `columns`, as far as the sink allows it."""
+        if self.check(columns, is_said):
+            self._evolver().evolve(prepare.table_columns(columns, self.sink), is_said)
+
+    def _evolver(self) -> Evolver:
+        return Evolver(self.committer, self.sink, self._patience)
 
     def stage(self, frame: DataFrame, rows: int, size: int = 0) -> Staged:
         """Write the rows of `frame`, about `rows` with `size` bytes, as files that no snapshot has yet."""
         crash.point("stage.before")
         if rows <= _ROWS_OF_ONE_TASK:
             frame = frame.coalesce(1)
+        frame = prepare.shaped(prepare.renamed(frame, self.sink), self.table, self._policy)
         staged = self._staged(frame, rows, size)
         crash.point("stage.after")
         return staged
+
+    def _policy(self) -> Policy:
+        return evolve.policy(self.sink, self.table.metadata())
 
     def _staged(self, frame: DataFrame, rows: int, size: int) -> Staged:
         if self.sink.commit_mode == "upsert":
@@ -132,6 +153,11 @@ class Writer:
         return None if self._table is None else self._table.metadata().uuid
 
     @property
+    def columns(self) -> Schema | None:
+        """The columns of the table, if there is one."""
+        return None if self._table is None else self._table.metadata().schema()
+
+    @property
     def table(self) -> Table:
         assert self._table is not None, "the table is not open"
         return self._table
@@ -153,10 +179,3 @@ class Writer:
             table, self._sink_id, self.sink.branch, self._patience, properties, self._declared
         )
         return self._committer
-
-
-def columns_of(rows: DataFrame) -> Schema:
-    """The schema of a DataFrame."""
-    from calve.schema import from_spark_json
-
-    return from_spark_json(rows.schema.jsonValue())

@@ -1,0 +1,135 @@
+"""A table that follows its rows: what is decided about its schema, and done before rows are written."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from calve import partitioning, schema
+from calve.errors import CalveError, DataRefused, TableMismatch
+from calve.iceberg import evolve
+from calve.iceberg.evolve import Steps
+from calve.iceberg.name import TableName
+from calve.iceberg.table import Metadata
+from calve.partitioning import PartitionChange, PartitionField
+from calve.patience import Patience
+from calve.schema import Policy, Schema
+from calve.sink.commit import Committer
+from calve.sink.declaration import IcebergSink
+
+log = logging.getLogger("calve")
+
+SUMMARY = "calve.schema-changes"
+LIMIT = 4096
+"""How many bytes of a summary tell of changes."""
+
+
+def policy(sink: IcebergSink, metadata: Metadata, is_said: bool = True) -> Policy:
+    """What `sink` declares about a table."""
+    used = {field.column.split(".")[0] for field in metadata.partition_fields()}
+    used |= {name.split(".")[0] for key, _, name in sink.columns_named() if key != "key_fields"}
+    return Policy(
+        sink.schema_evolution,
+        sink.type_change,
+        sink.renames,
+        keys=sink.key_fields if sink.commit_mode == "upsert" else (),
+        used=used,
+        is_said=is_said,
+        format_version=metadata.format_version,
+    )
+
+
+def steps(metadata: Metadata, sink: IcebergSink, name: TableName, columns: Schema, is_said: bool) -> Steps:
+    """What is to be done to the table before rows with `columns` are written; raises what refuses them."""
+    table = metadata.schema()
+    found = schema.evolution(table, columns, policy(sink, metadata, is_said))
+    if found.refusals:
+        why = (
+            f"Cannot write to table '{name}': {'; '.join(found.refusals)}; the rows have ({columns.ddl()}), "
+            f"the table has ({table.ddl()}), and 'schema_evolution' is '{sink.schema_evolution}'"
+        )
+        raise TableMismatch(why, table=str(name)) if is_said else DataRefused(why)
+    return Steps(found.changes, _partition(metadata, sink, name))
+
+
+def _partition(metadata: Metadata, sink: IcebergSink, name: TableName) -> tuple[PartitionChange, ...]:
+    declared = sink.partition_fields_declared()
+    existing = tuple(_renamed(field, sink) for field in metadata.partition())
+    found = () if declared is None else partitioning.partition_changes(existing, declared)
+    if found and not sink.partition_evolution:
+        raise TableMismatch(
+            f"Cannot write to table '{name}': it is partitioned by {_spec(existing)}, the declaration says "
+            f"{_spec(declared or ())}; 'partitioning: table_default' takes what the table has, "
+            "'partition_evolution: true' changes it for new files",
+            table=str(name),
+        )
+    return found
+
+
+def _renamed(field: PartitionField, sink: IcebergSink) -> PartitionField:
+    return PartitionField(field.transform, sink.renames.get(field.column, field.column), field.parameter)
+
+
+def _spec(fields: tuple[object, ...]) -> str:
+    return f"({', '.join(map(str, fields))})" if fields else "nothing"
+
+
+class Evolver:
+    """Changes one table as its sink declares it."""
+
+    def __init__(self, committer: Committer, sink: IcebergSink, patience: Patience) -> None:
+        self._committer = committer
+        self._table = committer.table
+        self._sink = sink
+        self._patience = patience
+
+    def pending(self, columns: Schema, is_said: bool) -> Steps:
+        """What would be done to the table as it was last loaded."""
+        return steps(self._table.metadata(), self._sink, self._table.name, columns, is_said)
+
+    def evolve(self, columns: Schema, is_said: bool) -> None:
+        """Have the table fit rows with `columns`; returns when the table itself shows it.
+
+        What is to be done is decided on every base, so whatever landed, ours or another writer's, is not
+        done again. A writer whose epoch is over changes nothing.
+        """
+        made: list[Steps] = []
+        while not self._is_settled(columns, is_said, made):
+            pass
+        self._patience.recovered()
+        if made:
+            self._tell(made[-1])
+
+    def _is_settled(self, columns: Schema, is_said: bool, made: list[Steps]) -> bool:
+        """Attempt once; whether the table itself shows that nothing is left to be done."""
+
+        def decide(base: Metadata) -> Steps:
+            self._committer.check_held(base)
+            found = steps(base, self._sink, self._table.name, columns, is_said)
+            made.extend([found] if found else [])
+            return found
+
+        try:
+            return not evolve.attempt(self._table, decide)
+        except CalveError as error:
+            if not error.retryable:
+                raise
+            self._patience.wait(error)
+            return False
+
+    def _tell(self, done: Steps) -> None:
+        for change, told in zip((*done.columns, *done.partition), done.events(), strict=True):
+            log.info("table '%s': %s", self._table.name, change, extra={"schema_change": told})
+        self._committer.notes[SUMMARY] = summary(done.events())
+
+
+def summary(events: list[dict[str, Any]]) -> str:
+    """`events` as compact JSON of a bounded size; of those that do not fit, the number is told."""
+    kept = list(events)
+    while True:
+        rest = [{"more": len(events) - len(kept)}] if len(kept) < len(events) else []
+        text = json.dumps([*kept, *rest], ensure_ascii=False, separators=(",", ":"))
+        if len(text.encode()) <= LIMIT or not kept:
+            return text
+        kept.pop()
