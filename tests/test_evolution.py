@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -207,6 +208,58 @@ def test_a_rename_that_took_place_is_none_any_more():
     assert changes(parse("b INT"), parse("b INT"), {"a": "b"}) == []
     # Rows that still have the old name do not tell of a rename.
     assert changes(parse("a INT"), parse("a INT"), {"a": "b"}) == []
+
+
+def aliased(ddl, **aliases):
+    """The columns of `ddl`, some of which were called differently before; `s__a` is column `a` inside `s`."""
+
+    def told(path, column):
+        inside = column.type
+        if isinstance(inside, Struct):
+            inside = Struct(tuple(told((*path, one.name), one) for one in inside.columns))
+        return replace(column, type=inside, aliases=tuple(aliases.get("__".join(path), ())))
+
+    return Schema(tuple(told((one.name,), one) for one in parse(ddl).columns))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "renames"),
+    [
+        ("a INT, b INT", aliased("c INT, b INT", c=["a"]), {"a": "c"}),
+        ("a INT, b INT", aliased("c INT, b INT", c=["x", "a"]), {"a": "c"}),
+        # What is still there under its own name was not renamed, nor what has its new name already.
+        ("a INT, b INT", aliased("a INT, c INT", c=["a"]), {}),
+        ("a INT, c INT", aliased("c INT", c=["a"]), {}),
+        # Two that were called one: the first keeps its values.
+        ("a INT, b INT", aliased("c INT", c=["b", "a"]), {"b": "c"}),
+        ("a INT", aliased("c INT, d INT", c=["a"], d=["a"]), {"a": "c"}),
+        ("s STRUCT<a: INT>", aliased("s STRUCT<b: INT>", s__b=["a"]), {"s.a": "b"}),
+        ("s STRUCT<a: INT>", aliased("t STRUCT<b: INT>", t=["s"], t__b=["a"]), {"s": "t", "s.a": "b"}),
+    ],
+)
+def test_aliases_are_renames_where_the_policy_has_them(old, new, renames):
+    old = parse(old)
+    found = evolution(old, new, FULL)
+    told = {".".join(one.path): one.name for one in found.changes if isinstance(one, RenameColumn)}
+    assert told == renames
+    assert apply(old, found.changes) == new
+    assert evolution(apply(old, found.changes), new, FULL) == Evolution()
+    assert not [one for one in evolution(old, new, ADD).changes if isinstance(one, RenameColumn)]
+
+
+def test_what_the_declaration_renames_counts_before_aliases():
+    policy = Policy("full", renames={"a": "d"})
+    found = evolution(parse("a INT"), aliased("c INT, d INT", c=["a"]), policy)
+    assert found.changes[0] == RenameColumn(("a",), "d")
+    assert len([one for one in found.changes if isinstance(one, RenameColumn)]) == 1
+
+
+def test_a_column_of_the_key_is_not_renamed_by_an_alias_either():
+    for keys in (["id"], ["key"]):
+        found = evolution(
+            parse("id INT NOT NULL"), aliased("key INT NOT NULL", key=["id"]), Policy("full", keys=keys)
+        )
+        assert any("cannot be renamed" in line for line in found.refusals)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,14 @@ def test_a_comment_comes_from_the_documentation() -> None:
     assert found == parse("x INT NOT NULL COMMENT 'how many'")
 
 
+def test_aliases_tell_what_a_column_was_called_before() -> None:
+    inner = record({"name": "y", "type": "int", "aliases": ["z"]}, name="Inner")
+    found = columns(load(json.dumps(record({"name": "x", "type": inner, "aliases": ["a", "b"]}))))
+    assert found.columns[0].aliases == ("a", "b")
+    assert found.column("x.y").aliases == ("z",)
+    assert found == parse("x STRUCT<y: INT NOT NULL> NOT NULL")
+
+
 def test_the_columns_of_an_envelope_are_those_of_its_rows() -> None:
     row = record(("id", "long"), ("at", {"type": "int", "logicalType": "date"}), name="Value")
     envelope = record(("before", ["null", row]), ("after", ["null", "Value"]), ("op", "string"))

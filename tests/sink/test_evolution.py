@@ -23,6 +23,7 @@ from calve.runtime.stop import Stop
 from calve.schema import Array, Column, Decimal, Map, Primitive, Schema, Struct
 from calve.sink.declaration import IcebergSink
 from calve.sink.writer import Writer
+from calve.sources.files import FilesSource
 from tests.changes import with_duckdb, with_pyiceberg
 from tests.lake import Lake
 from tests.script import Batch, ScriptSource
@@ -466,6 +467,38 @@ def test_rows_that_still_have_the_old_name_land_under_the_new_one(lake):
     run(lake, pipeline(lake, source, schema_evolution="full", renames={"b": "c"}, **ONE))
     assert table(lake).metadata().schema() == schema.parse(f"{ID}, c INT")
     assert rows(lake) == [(1, 1), (2, 2), (3, 3)]
+
+
+def avsc(path, *fields):
+    path.write_text(json.dumps({"type": "record", "name": "R", "fields": fields}))
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("policy", ["add_columns", "full"])
+def test_an_alias_of_avro_renames_a_column_and_keeps_its_id(lake, tmp_path, policy, mode):
+    folder, file = tmp_path / "in", tmp_path / "row.avsc"
+    folder.mkdir()
+    number, text = {"name": "id", "type": "int"}, ["null", "string"]
+    declared = {"path": str(folder), "schema": {"file": str(file)}}
+
+    def taken(records):
+        (folder / f"{len(list(folder.iterdir()))}.json").write_text("\n".join(map(json.dumps, records)))
+        source = FilesSource.model_validate(declared)
+        Runner(
+            pipeline(lake, source, mode, schema_evolution=policy), lake.spark, Stop(), Report("t"), once=True
+        ).run()
+        return every_id(table(lake).metadata())
+
+    avsc(file, number, {"name": "b", "type": text})
+    before = taken([{"id": 1, "b": "x"}])
+    avsc(file, number, {"name": "c", "type": text, "aliases": ["b"]})
+    after = taken([{"id": 2, "c": "y"}])
+    if policy == "full":
+        assert after == {"id": before["id"], "c": before["b"]}
+        assert rows(lake) == [(1, "x"), (2, "y")]
+    else:
+        assert after["b"] == before["b"]
+        assert rows(lake) == [(1, "x", None), (2, None, "y")]
 
 
 MANY = [pytest.param(seed, marks=[pytest.mark.full]) for seed in range(2, 12)]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from calve.errors import DataRefused
-from calve.schema import Schema, parse
+from calve.schema import DropColumn, Policy, Schema, evolution, parse
+from calve.sources.datagen import DatagenSource
 from calve.sources.files import FilesSource
 from calve.sources.inferring import inferred
 from calve.sources.kafka import KafkaSource
@@ -43,6 +44,40 @@ def test_a_schema_that_is_written_somewhere_is_said(tmp_path):
     assert KafkaSource.model_validate(kafka).says_columns is False
     (tmp_path / "s.sql").write_text("id BIGINT")
     assert told(schema={"file": str(tmp_path / "s.sql")}).says_columns
+
+
+KAFKA = {"bootstrap_servers": "b:1", "topics": ["t"]}
+FILES = {"path": "in"}
+REGISTRY = {"registry": {"url": "http://localhost:1"}}
+
+
+def sources(tmp_path):
+    """Every kind of source, and whether what it does not have any more is gone."""
+    avsc = tmp_path / "s.avsc"
+    avsc.write_text('{"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}')
+    yield DatagenSource.model_validate({"rows": 1}), True
+    for source, plain in ((KafkaSource, KAFKA), (FilesSource, FILES)):
+        yield source.model_validate({**plain, "schema": "id BIGINT"}), True
+        yield source.model_validate({**plain, "schema": {"file": str(avsc)}}), True
+        yield source.model_validate({**plain, "format": "text"}), True
+        yield source.model_validate(plain), False
+    yield KafkaSource.model_validate({**KAFKA, "schema": REGISTRY}), True
+    yield KafkaSource.model_validate({**KAFKA, "format": "avro", "schema": REGISTRY}), True
+    yield KafkaSource.model_validate({**KAFKA, "format": "debezium", "schema": "id BIGINT"}), True
+    yield KafkaSource.model_validate({**KAFKA, "format": "debezium", "schema": REGISTRY}), True
+    yield FilesSource.model_validate({**FILES, "format": "csv", "options": {"header": True}}), False
+    for format in ("parquet", "avro"):
+        yield FilesSource.model_validate({**FILES, "format": format}), False
+        yield FilesSource.model_validate({**FILES, "format": format, "schema": "id BIGINT"}), True
+
+
+def test_a_column_is_gone_where_the_source_declares_it_and_never_where_a_batch_lacks_it(tmp_path):
+    table, rows = parse("id BIGINT, b STRING"), parse("id BIGINT")
+    for source, says in sources(tmp_path):
+        assert source.flaws() == [], source
+        assert source.says_columns is says, source
+        found = evolution(table, rows, Policy("full", is_said=source.says_columns)).changes
+        assert [type(one) for one in found] == ([DropColumn] if says else []), source
 
 
 def test_what_is_bad_about_a_batch_is_read_with_the_columns_of_its_rows():

@@ -10,6 +10,7 @@ from calve.schema.changes import (
     UpdateType,
     apply,
     event,
+    named,
     parts,
     to_sql,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "from_spark_json",
     "is_compatible",
     "landing",
+    "named",
     "parse",
     "parts",
     "storable",

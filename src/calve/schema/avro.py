@@ -176,7 +176,7 @@ def _columns(schema: AvroSchema, node: Node, path: str, open_: tuple[int, ...]) 
         name = str(one["name"])
         found, nullable = without_null(schema, one["type"], path + name)
         kind = _type(schema, found, path + name, (*open_, id(node)))
-        yield Column(name, kind, nullable, one.get("doc") or None)
+        yield Column(name, kind, nullable, one.get("doc") or None, tuple(one.get("aliases") or ()))
 
 
 def _type(schema: AvroSchema, node: Node, path: str, open_: tuple[int, ...]) -> Type:

@@ -35,6 +35,28 @@ def changes(old: Schema, new: Schema, renames: Mapping[str, str] | None = None) 
     return [*renamed, *found]
 
 
+def with_aliases(old: Schema, new: Schema, renames: Mapping[str, str]) -> dict[str, str]:
+    """`renames`, and the others that the aliases of `new` tell; each column of `old` becomes one at most."""
+    found = dict(renames)
+    _take_aliases((), Struct(old.columns), Struct(new.columns), found)
+    return found
+
+
+def _take_aliases(path: Path, old: Type, new: Type, found: dict[str, str]) -> None:
+    before, after = ({one.name: one for one in parts(kind)} for kind in (old, new))
+    whole = {name: named((*path, name)) for name in before}
+    taken = {*before, *(found[one] for one in whole.values() if one in found)}
+    for column in after.values():
+        free = (name for name in column.aliases if name in before and name not in after)
+        name = next((one for one in free if whole[one] not in found), None)
+        if name is not None and column.name not in taken:
+            found[whole[name]] = column.name
+    for name, column in before.items():
+        now = after.get(name) or after.get(found.get(whole[name], name))
+        if now is not None and _is_alike(column.type, now.type):
+            _take_aliases((*path, name), column.type, now.type, found)
+
+
 def _renames(path: Path, old: Type, new: Type, renames: Mapping[str, str]) -> list[Change]:
     """Those that `new` shows to have taken place, the inmost first: so all paths are those of before."""
     found: list[Change] = []

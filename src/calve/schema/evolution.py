@@ -23,7 +23,7 @@ from calve.schema.changes import (
     with_parts,
 )
 from calve.schema.comparison import differences, stored, unsupported
-from calve.schema.difference import changes
+from calve.schema.difference import changes, with_aliases
 from calve.schema.types import Array, Column, Decimal, Map, Primitive, Schema, Struct, Type
 
 _PROMOTIONS = {("int", "bigint"), ("float", "double")}
@@ -64,7 +64,7 @@ def evolution(table: Schema, rows: Schema, policy: Policy) -> Evolution:
     rows = storable(rows)
     if policy.mode == "strict":
         return Evolution(refusals=(*differences(rows, table), *_only_in(table, rows)))
-    renames = policy.renames if policy.mode == "full" else {}
+    renames = with_aliases(table, rows, policy.renames) if policy.mode == "full" else {}
     renamed = [one for one in changes(table, rows, renames) if isinstance(one, RenameColumn)]
     between = apply(table, renamed)
     landed, redirected = _landed((), Struct(between.columns), Struct(rows.columns), policy)
@@ -240,7 +240,7 @@ class _Judge:
         return f"column '{name}' may be NULL in the rows, as far as is known, and is NOT NULL in the table"
 
     def renamed(self, change: RenameColumn) -> Change | str:
-        if change.path[0] in self.policy.keys:
+        if {change.path[0], change.name if len(change.path) == 1 else ""} & set(self.policy.keys):
             return f"column '{named(change.path)}' tells the rows of the table apart and cannot be renamed"
         return change
 

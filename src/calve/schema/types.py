@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 
@@ -77,6 +77,8 @@ class Column:
     type: Type
     nullable: bool = True
     comment: str | None = None
+    aliases: tuple[str, ...] = field(default=(), compare=False)
+    """What it was called before, where the source tells; it is the same column without them."""
 
     def ddl(self, colon: str = "") -> str:
         words = [f"{quoted_name(self.name)}{colon}", self.type.ddl()]

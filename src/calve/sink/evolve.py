@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from calve import partitioning, schema
@@ -14,7 +16,7 @@ from calve.iceberg.name import TableName
 from calve.iceberg.table import Metadata
 from calve.partitioning import PartitionChange, PartitionField
 from calve.patience import Patience
-from calve.schema import Policy, Schema
+from calve.schema import Change, Policy, RenameColumn, Schema, named
 from calve.sink.commit import Committer
 from calve.sink.declaration import IcebergSink
 
@@ -50,12 +52,14 @@ def steps(metadata: Metadata, sink: IcebergSink, name: TableName, columns: Schem
             f"the table has ({table.ddl()}), and 'schema_evolution' is '{sink.schema_evolution}'"
         )
         raise TableMismatch(why, table=str(name)) if is_said else DataRefused(why)
-    return Steps(found.changes, _partition(metadata, sink, name))
+    return Steps(found.changes, _partition(metadata, sink, name, found.changes))
 
 
-def _partition(metadata: Metadata, sink: IcebergSink, name: TableName) -> tuple[PartitionChange, ...]:
+def _partition(
+    metadata: Metadata, sink: IcebergSink, name: TableName, made: tuple[Change, ...]
+) -> tuple[PartitionChange, ...]:
     declared = sink.partition_fields_declared()
-    existing = tuple(_renamed(field, sink) for field in metadata.partition())
+    existing = tuple(renamed(field, made) for field in metadata.partition())
     found = () if declared is None else partitioning.partition_changes(existing, declared)
     if found and not sink.partition_evolution:
         raise TableMismatch(
@@ -67,8 +71,14 @@ def _partition(metadata: Metadata, sink: IcebergSink, name: TableName) -> tuple[
     return found
 
 
-def _renamed(field: PartitionField, sink: IcebergSink) -> PartitionField:
-    return PartitionField(field.transform, sink.renames.get(field.column, field.column), field.parameter)
+def renamed(field: PartitionField, made: Iterable[Change]) -> PartitionField:
+    """A partition field as it is called once `made` is done."""
+    for change in made:
+        if isinstance(change, RenameColumn):
+            old, new = named(change.path), named((*change.path[:-1], change.name))
+            if f"{field.column}.".startswith(f"{old}."):
+                field = replace(field, column=new + field.column[len(old) :])
+    return field
 
 
 def _spec(fields: tuple[object, ...]) -> str:
