@@ -167,6 +167,55 @@ def test_an_operation_that_is_none_is_a_dead_letter(lake, pipeline, tmp_path):
     ]
 
 
+ROUTED = {"table": "orders_{region}", "dead_letter": {"table": LETTERS}}
+REGIONS = "id BIGINT NOT NULL, region STRING"
+NOWHERE = [b'{"id": 2, "region": "EU"}', b'{"id": 3}']
+
+
+@pytest.mark.parametrize("keys", [{}, {"commit_mode": "upsert", "key_fields": ["id", "region"]}])
+@pytest.mark.parametrize("carried", [2_000, 0])
+def test_records_that_no_table_is_for_are_dead_letters(lake, pipeline, tmp_path, monkeypatch, keys, carried):
+    monkeypatch.setattr(dead_letter, "CARRIED_RECORDS", carried)
+    write(tmp_path, "a", b'{"id": 1, "region": "eu"}', *NOWHERE, b"{", b'{"id": 4, "region": "us"}')
+    status = run(lake, pipeline(REGIONS, **ROUTED, **keys))
+    assert (status.rows, status.dead_letters) == (2, 3)
+    assert rows(lake, "orders_eu", "id, region") == [(1, "eu")]
+    assert rows(lake, "orders_us", "id, region") == [(4, "us")]
+    found = {(text, reason) for text, _, reason in rows(lake, LETTERS, WHY)}
+    null = "null_key" if keys else "no_route"
+    reasons = ("no_route", null, "malformed")
+    assert found == {(text.decode(), why) for text, why in zip((*NOWHERE, b"{"), reasons, strict=True)}
+
+
+def test_with_off_or_over_a_limit_a_record_without_a_table_stops_the_pipeline(lake, pipeline, tmp_path):
+    write(tmp_path, "a", b'{"id": 1, "region": "eu"}', *NOWHERE)
+    with pytest.raises(DataRefused, match="Cannot route 2 rows"):
+        run(lake, pipeline(REGIONS, **{**ROUTED, "dead_letter": "off"}))
+    with pytest.raises(DataRefused, match="max_count"):
+        run(lake, pipeline(REGIONS, **{**ROUTED, "dead_letter": {"table": LETTERS, "max_count": 1}}))
+    assert not lake.catalog.has_table(lake.name(LETTERS))
+    run(lake, pipeline(REGIONS, **ROUTED))
+    assert rows(lake, "orders_eu", "id, region") == [(1, "eu")]
+
+
+@pytest.mark.parametrize("point", ["commit.before", "commit.swapped", "commit.confirmed"])
+@pytest.mark.parametrize("nth", range(1, 7))
+def test_a_crash_between_several_tables_leaves_every_record_once(lake, pipeline, tmp_path, point, nth):
+    """The commits are the list's, the letters', one of each table, and the list's once more."""
+    write(tmp_path, "a", b'{"id": 1, "region": "eu"}', b'{"id": 2, "region": "us"}', b'{"id": 3}')
+    crash.load((Fault(point, nth=nth),))
+    try:
+        run(lake, pipeline(REGIONS, **ROUTED))
+    except Crash:
+        pass
+    crash.load(())
+    write(tmp_path, "b", b'{"id": 4, "region": "eu"}', b'{"id": 5}')
+    run(lake, pipeline(REGIONS, **ROUTED))
+    assert rows(lake, "orders_eu", "id, region") == [(1, "eu"), (4, "eu")]
+    assert rows(lake, "orders_us", "id, region") == [(2, "us")]
+    assert [text for text, *_ in rows(lake, LETTERS, WHY)] == ['{"id": 3}', '{"id": 5}']
+
+
 def test_where_nothing_is_good_all_is_kept_and_little_in_memory(lake, pipeline, tmp_path, monkeypatch):
     monkeypatch.setattr(dead_letter, "CARRIED_RECORDS", 10)
     write(tmp_path, "a", *(b"bad %d" % number for number in range(5000)))

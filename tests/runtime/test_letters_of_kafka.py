@@ -14,8 +14,10 @@ from calve.runtime.letters import Wanted
 from calve.runtime.report import Report
 from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
+from calve.sink import dead_letter
 from calve.sink.declaration import IcebergSink
 from calve.sources.kafka import KafkaSource
+from tests.subjects import Subjects, datum, headed, record
 from tests.test_readers import with_pyiceberg
 
 
@@ -82,6 +84,36 @@ def test_changes_and_keys_of_debezium_that_are_bad_are_dead_letters(kafka, lake,
     assert [row["id"] for row in read(lake, "orders")] == [1]
     reasons = sorted(one["reason"] for one in read(lake, "orders__dead_letter"))
     assert reasons == ["bad_operation", "malformed", "null_key", "wrong_type"]
+
+
+def test_a_letter_has_the_id_of_the_schema_that_its_record_was_written_with(kafka, lake, pipeline):
+    with Subjects() as subjects:
+        written = record(("id", "long"))
+        number = subjects.register(f"{pipeline.topic}-value", written)
+        good = headed(number, datum(written, {"id": 1}))
+        values = [good, headed(number, b""), headed(9, b"\0"), b"no id"]
+        kafka.produce(pipeline.topic, values, partition=0)
+        status = run(lake, pipeline({"format": "avro", "schema": {"registry": {"url": subjects.url}}}))
+    assert (status.rows, status.dead_letters) == (1, 3)
+    found = {one["value"]: (one["schema_id"], one["reason"]) for one in read(lake, "orders__dead_letter")}
+    assert found == {
+        values[1]: (number, "malformed"),
+        values[2]: (9, "unknown_schema"),
+        values[3]: (None, "malformed"),
+    }
+
+
+@pytest.mark.parametrize("carried", [2_000, 0])
+def test_a_record_without_the_key_that_rows_are_told_apart_by_is_a_dead_letter(
+    kafka, lake, pipeline, monkeypatch, carried
+):
+    monkeypatch.setattr(dead_letter, "CARRIED_RECORDS", carried)
+    kafka.produce(pipeline.topic, ['{"id": 1}', '{"id": 2}'], keys=["a", None], partition=0)
+    source = {"schema": "id BIGINT", "metadata": ["key"]}
+    status = run(lake, pipeline(source, commit_mode="upsert", key_fields=["_key"]))
+    assert (status.rows, status.dead_letters) == (1, 1)
+    [letter] = read(lake, "orders__dead_letter")
+    assert (letter["value"], letter["reason"]) == (b'{"id": 2}', "null_key")
 
 
 def test_letters_of_kafka_are_replayed_with_their_keys_and_places(kafka, lake, pipeline):

@@ -357,9 +357,9 @@ def test_a_record_that_cannot_be_decoded_is_told_as_ever(lake, pipeline, tmp_pat
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text('{"id":1,"region":"eu"}\n{"id":x}\n')
     files = {"path": str(tmp_path / "in"), "schema": "id BIGINT, region STRING"}
-    source = FilesSource.model_validate(files)
+    source, sink = FilesSource.model_validate(files), pipeline(dead_letter="off").sink
     with pytest.raises(BadRecord, match="Cannot decode file"):
-        run(lake, ResolvedPipeline("orders", source, pipeline().sink, (), "orders", True))
+        run(lake, ResolvedPipeline("orders", source, sink, (), "orders", True))
     assert listed(lake) == []
 
 

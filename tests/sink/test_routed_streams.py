@@ -14,6 +14,7 @@ from calve.project import ResolvedPipeline
 from calve.runtime.report import Report
 from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
+from calve.sink import dead_letter
 from calve.sink.declaration import IcebergSink
 from calve.sources.kafka import KafkaSource
 from calve.transforms.sql import SqlTransform
@@ -80,12 +81,27 @@ def test_each_topic_has_its_table_and_a_new_one_gets_one(topics, keys):
 def test_a_transform_may_change_the_stream_and_must_keep_it(topics):
     topics.put(".orders", 1)
     with pytest.raises(DataRefused, match="a name has small letters"):
-        topics.run()
+        topics.run(dead_letter="off")
     with pytest.raises(ConfigurationError, match="they drop _stream"):
         topics.run("SELECT id FROM input")
     sql = "SELECT * EXCEPT (_stream), replace(_stream, '.', '_') AS _stream FROM input"
     assert topics.run(sql).rows == 1
     assert topics.ids("_orders") == [1]
+
+
+@pytest.mark.parametrize("carried", [2_000, 0])
+@pytest.mark.parametrize("metadata", [(), ("topic",)])
+def test_records_of_a_topic_that_no_table_is_for_are_dead_letters(topics, monkeypatch, metadata, carried):
+    monkeypatch.setattr(dead_letter, "CARRIED_RECORDS", carried)
+    topics.put("_orders", 1, 2)
+    topics.put(".bills", 3)
+    status = topics.run(metadata=list(metadata))
+    assert (status.rows, status.dead_letters) == (2, 1)
+    assert topics.ids("_orders") == [1, 2]
+    found = topics.lake.spark.table(topics.lake.name("raw_stream__dead_letter").sql()).collect()
+    assert [(one.reason, json.loads(one.position)["topic"]) for one in found] == [
+        ("no_route", f"{topics.prefix}.bills")
+    ]
 
 
 def test_the_topic_may_be_a_column_as_well(topics):

@@ -15,7 +15,7 @@ from calve.sources.inferring import inferred
 from calve.sources.kafka import KafkaSource
 from calve.sources.written_schema import WrittenSchema
 
-BAD: Any = SimpleNamespace(sieve=SimpleNamespace(keys=("id",)))
+BAD: Any = SimpleNamespace(sieve=SimpleNamespace(columns=("id",)))
 
 
 class Told(FilesSource):

@@ -97,6 +97,7 @@ def test_json_with_the_ids_of_a_real_registry_becomes_rows(stream: Stream, apicu
     stream.declare(schema={"registry": {"url": apicurio.url}})
     assert stream.rows() == [{"id": n, "name": "x"} for n in range(5)]
     stream.kafka.produce(stream.topic, [b'{"id": 9}'])
+    stream.declare(sink={"dead_letter": "off"}, schema={"registry": {"url": apicurio.url}})
     error = stream.error()
     assert isinstance(error, BadRecord)
     assert error.reason == "it does not begin with the id of a schema"

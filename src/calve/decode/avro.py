@@ -71,7 +71,7 @@ class Writer:
 def writer(registered: Registered, name: str) -> Writer:
     """The writer of a registered schema; raises Mismatch or SchemaError."""
     if registered.kind != AVRO:
-        raise Mismatch(f"{name} is one of {registered.kind}, not of AVRO")
+        raise Mismatch(f"{name} is one of {registered.kind}, not of AVRO", "unknown_schema")
     return _writer(registered.text, tuple(text for _, text in registered.references), name)
 
 

@@ -12,13 +12,17 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from calve import changes
 from calve.decode.arrow import Values, arrow_schema, compute
 from calve.errors import BadRecord
 from calve.schema import Array, Column, Primitive, Schema, Struct
+
+if TYPE_CHECKING:
+    from calve.decode.route import Route
 
 DECODE, CAST, KEY, ROUTE = "decode", "cast", "key", "route"
 
@@ -27,14 +31,14 @@ REASONS: dict[str, tuple[str, str]] = {
     "not_utf8": (DECODE, "the bytes are no UTF-8"),
     "malformed": (DECODE, "the bytes are not what the format says: no JSON, no line of CSV, no envelope"),
     "too_deep": (DECODE, "objects or arrays are inside each other more often than can be read"),
-    "unknown_schema": (DECODE, "the schema that the record was written with cannot be had"),
+    "unknown_schema": (DECODE, "the schema that the record was written with cannot be had or used"),
     "bad_operation": (DECODE, "the record says an operation that is none"),
     "wrong_type": (CAST, "a value is not one of the declared type"),
     "out_of_range": (CAST, "a value is of the kind, and the declared type cannot hold it exactly"),
     "null": (CAST, "a value is NULL or missing, and the column is NOT NULL"),
     "duplicate": (CAST, "a key of a map comes twice"),
     "null_key": (KEY, "a column of `key_fields` is NULL"),
-    "no_route": (ROUTE, "no table is declared for the record"),
+    "no_route": (ROUTE, "its values name no table that rows may go to"),
 }
 """Every reason code: the stage that it belongs to, and what it says."""
 
@@ -130,7 +134,7 @@ def null_keys(rows: pa.RecordBatch, names: Iterable[str], exempt: Values | None 
     """Rows in which a column of the key is NULL; `exempt` tells those that need no key."""
     found: dict[int, Bad] = {}
     for name in names:
-        # What Kafka knows of a record comes behind its own columns; that is told later.
+        # A column that only a transform makes is looked at by the sink.
         column = rows.column(name) if name in rows.schema.names else None
         if column is not None and column.null_count:
             flags = column.is_null() if exempt is None else compute.and_not(column.is_null(), exempt)
@@ -178,8 +182,9 @@ def _item(column: Values | None, index: int) -> Any:
 class Sieve:
     """Keeps bad records back. Travels to Python workers, each of which has its own.
 
-    `keys` are columns that no row may lack; a worker that meets more than `most` bad records gives up. It
-    carries `carried` of them and `bytes`, and counts the others.
+    `keys` are columns that no row may lack, and `route` names the table of a row where there are several. A
+    worker that meets more than `most` bad records gives up. It carries `carried` of them and `bytes`, and
+    counts the others.
     """
 
     batch: str
@@ -190,9 +195,23 @@ class Sieve:
     carried: int = 2_000
     bytes: int = 4 * 2**20
     letters: bool = False
+    route: Route | None = None
     _records: int = field(default=0, compare=False)
     _bytes: int = field(default=0, compare=False)
     _bad: int = field(default=0, compare=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are asked of every row."""
+        return (*self.keys, *(self.route.fields if self.route else ()))
+
+    def wrong(self, rows: pa.RecordBatch) -> list[Bad]:
+        """Rows that were decoded and still cannot be taken: those without a key, or without a table."""
+        found = {one.at: one for one in self.route.unrouted(rows)} if self.route else {}
+        exempt = None
+        if changes.OPERATION in rows.schema.names:
+            exempt = compute.equal(rows.column(changes.OPERATION), changes.TRUNCATE)
+        return list((found | {one.at: one for one in null_keys(rows, self.keys, exempt)}).values())
 
     def only_letters(self) -> Sieve:
         """A sieve that gives nothing but the bad records, as rows."""

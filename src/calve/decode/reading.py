@@ -21,7 +21,7 @@ from calve.decode.changes import Records, RowChanges
 from calve.decode.csv import CsvDecoder
 from calve.decode.decoder import Decoder, Mismatch, utf8
 from calve.decode.dialect import Dialect
-from calve.decode.rows import keyed, sifted
+from calve.decode.rows import checked, sifted
 from calve.errors import BadRecord
 from calve.gateway import WorkerError
 
@@ -126,7 +126,7 @@ def _sifted(
     if sieve is None:
         raise_first(made.bad, place)
         return made.rows
-    made = keyed(made, len(values), sieve.keys)
+    made = checked(made, len(values), sieve)
     if sieve.letters:
         return sieve.batch_of(made.bad, _raw(split, block, values))
     begin = (split.path, block.before, block.first, block.lines[0])
@@ -161,7 +161,7 @@ def _again(
     except Mismatch as error:
         own, values, wrong = decoder, values.slice(0, 0), [Bad(0, error.reason, str(error))]
         records = records.take(pa.array([], pa.int64()))
-    made = keyed(sifted(own, values, lambda: records, changes), len(values), sieve.keys)
+    made = checked(sifted(own, values, lambda: records, changes), len(values), sieve)
     raw = Raw(lambda index: place, letter.column("value"), letter.column("key"))
     sieve.take([*made.bad, *wrong], raw, (told["position"],), str, witness=1)
     return made.rows

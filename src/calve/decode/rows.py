@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from calve import changes as columns
 from calve.decode.arrow import Values, compute
-from calve.decode.bad import Bad, Raw, Sieve, at_origins, null_keys, others, raise_first
+from calve.decode.bad import Bad, Raw, Sieve, at_origins, others, raise_first
 from calve.decode.changes import Records, RowChanges
 from calve.decode.debezium import DebeziumDecoder
 from calve.decode.decoder import Decoder
+from calve.decode.schemas import stated_id
 from calve.errors import CalveError
 from calve.gateway import WorkerError
 
@@ -27,9 +28,13 @@ RAW = ("key", "timestamp", "headers")
 
 @dataclass(frozen=True)
 class Topics:
-    """The topics of a batch, by name; where there is one only, the records do not say it."""
+    """The topics of a batch, by name; where there is one only, the records do not say it.
+
+    `headed` tells that values begin with the id of their schema.
+    """
 
     names: tuple[str, ...]
+    headed: bool = False
 
     def place(self, batch: pa.RecordBatch) -> Callable[[int], str]:
         def place(index: int) -> str:
@@ -59,7 +64,17 @@ class Topics:
         def time(index: int) -> int | None:
             return batch.column("timestamp").cast(pa.int64())[index].as_py()
 
-        return Raw(position, batch.column("value"), batch.column("key"), batch.column("headers"), time)
+        def number(index: int) -> int | None:
+            return stated_id(batch.column("value")[index].as_py()) if self.headed else None
+
+        values, keys, headers = (batch.column(name) for name in ("value", "key", "headers"))
+        return Raw(position, values, keys, headers, time, number)
+
+    def streams(self, batch: pa.RecordBatch) -> Values:
+        """The stream of each record: its topic."""
+        if len(self.names) > 1:
+            return batch.column("topic")
+        return pa.repeat(pa.scalar(self.names[0]), len(batch))
 
     def block(self, batch: pa.RecordBatch) -> tuple[Any, ...]:
         """What tells a block of records apart from others of the batch."""
@@ -91,14 +106,14 @@ def sifted(
     return Sifted(made, origins.take(others(len(origins), wrong)), [*bad, *at_origins(wrong, origins)])
 
 
-def keyed(found: Sifted, count: int, keys: tuple[str, ...]) -> Sifted:
-    """`found` without rows, of `count` records, that lack a column of the key."""
-    if not keys:
-        return found
-    exempt = None
-    if columns.OPERATION in found.rows.schema.names:
-        exempt = compute.equal(found.rows.column(columns.OPERATION), columns.TRUNCATE)
-    wrong = null_keys(found.rows, keys, exempt)
+def checked(
+    found: Sifted, count: int, sieve: Sieve, whole: Callable[[Sifted], pa.RecordBatch] | None = None
+) -> Sifted:
+    """`found` without rows, of `count` records, that lack a column of the key or that no table is for.
+
+    `whole` gives the rows with what is known of them besides.
+    """
+    wrong = sieve.wrong(whole(found) if whole else found.rows) if sieve.columns else []
     if not wrong:
         return found
     origins = others(count, []) if found.origins is None else found.origins
@@ -145,7 +160,7 @@ def _mapped(
         if sieve is None:
             raise_first(made.bad, topics.place(batch))
             return _with(made, batch, kept)
-        made = keyed(made, len(batch), sieve.keys)
+        made = checked(made, len(batch), sieve, lambda made: _routable(made, batch, kept, topics))
         if sieve.letters:
             return sieve.batch_of(made.bad, topics.raw(batch))
         block, place = topics.block(batch), topics.place(batch)
@@ -160,6 +175,16 @@ def _mapped(
                 raise WorkerError(error) from None
 
     return mapped
+
+
+def _routable(
+    made: Sifted, batch: pa.RecordBatch, kept: Mapping[str, str], topics: Topics
+) -> pa.RecordBatch:
+    """Rows with all that may name their table, or be part of their key."""
+    rows, streams = _with(made, batch, kept), topics.streams(batch)
+    streams = streams if made.origins is None else streams.take(made.origins)
+    arrays, names = [*rows.columns, streams], [*rows.schema.names, columns.STREAM]
+    return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def _with(made: Sifted, batch: pa.RecordBatch, kept: Mapping[str, str]) -> pa.RecordBatch:

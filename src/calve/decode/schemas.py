@@ -110,7 +110,7 @@ def _by_id(registry: SchemaRegistry, number: int) -> Registered:
     try:
         return registry._registered(registry._answer(f"/schemas/ids/{number}"))
     except _Missing:
-        raise Mismatch(f"the schema registry has no schema of id {number}") from None
+        raise Mismatch(f"the schema registry has no schema of id {number}", "unknown_schema") from None
 
 
 def _path(subject: str, version: str) -> str:
@@ -120,6 +120,11 @@ def _path(subject: str, version: str) -> str:
 def has_id(value: bytes) -> bool:
     """Whether a record begins as one does that says the id of its schema."""
     return len(value) >= HEADER and value[0] == _MAGIC
+
+
+def stated_id(value: bytes | None) -> int | None:
+    """The id that a record begins with, if it does, as a number of 32 bits."""
+    return int.from_bytes(value[1:HEADER], "big", signed=True) if value and has_id(value) else None
 
 
 def schema_id(value: bytes) -> int:

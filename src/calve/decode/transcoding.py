@@ -103,7 +103,8 @@ class RegisteredDebeziumDecoder(DebeziumDecoder):
         if registered.kind == JSON:
             return value[HEADER:]
         if registered.kind != AVRO:
-            raise Mismatch(f"schema {number} is one of {registered.kind}; Avro and JSON are read")
+            why = f"schema {number} is one of {registered.kind}; Avro and JSON are read"
+            raise Mismatch(why, "unknown_schema")
         return _transcoder(self.registry, number).json(value)
 
 
@@ -113,7 +114,7 @@ def _transcoder(registry: SchemaRegistry, number: int) -> Transcoder:
         written = writer(registry.by_id(number), f"schema {number}")
         part, shape = _described(written.schema, written.schema.root, ())
     except SchemaError as error:
-        raise Mismatch(f"schema {number}: {error}") from None
+        raise Mismatch(f"schema {number}: {error}", "unknown_schema") from None
     opening = f'{{"schema":{json.dumps(part)},"payload":'
     return Transcoder(written, opening.encode(), shape)
 

@@ -188,7 +188,7 @@ class _Replay:
 
     def _columns(self, ids: list[str]) -> Schema:
         """The columns of some letters, where only they tell them."""
-        bad = self._letters.catch(self._runner.keys())
+        bad = self._runner.catch(self._letters)
         return self._runner.columns_of(self._runner.again(self._with_ids(ids), bad))
 
     def _with_ids(self, ids: list[str]) -> DataFrame:
@@ -199,7 +199,7 @@ class _Replay:
     def _chunk(self, ids: list[str], told: Replayed) -> list[str]:
         """Commit the rows of some letters, and with them the ids of those that were taken."""
         letters = self._with_ids(ids)
-        frame = self._runner.again(letters, self._letters.catch(self._runner.keys()))
+        frame = self._runner.again(letters, self._runner.catch(self._letters))
         self._runner.fit(self._writer, frame)
         staged = self._writer.stage(frame, len(ids))
         seen = self._letters.told()

@@ -22,7 +22,7 @@ from calve.schema import Column, Primitive, Schema
 from calve.sink import refusals
 from calve.sink.dead_letter import Letters
 from calve.sink.prepare import columns_of
-from calve.sink.routed import Routed, writer_of
+from calve.sink.routed import Routed, route_of, writer_of
 from calve.sink.writer import Writer
 from calve.sources.source import Limits, Waiting, with_changes
 
@@ -256,16 +256,18 @@ class Runner:
 
     def _frame(self, after: Position, to: Position) -> DataFrame:
         if self._letters:
-            bad = self._letters.catch(self.keys())
+            bad = self.catch(self._letters)
             frame = self._source.read_good(self._spark, after, to, bad, as_changes=self._takes_changes)
         else:
             read = self._source.read_changes if self._takes_changes else self._source.read
             frame = read(self._spark, after, to)
         return self._transformed(frame)
 
-    def keys(self) -> tuple[str, ...]:
-        """The columns of the key, where it is the source's rows that have them."""
-        return tuple(self._sink.key_fields) if not self._transforms else ()
+    def catch(self, letters: Letters) -> Catch:
+        """What a reading is given; what transforms make of rows is not looked at where they are decoded."""
+        if self._transforms:
+            return letters.catch()
+        return letters.catch(self._sink.key_fields, route_of(self._sink))
 
     def again(self, letters: DataFrame, bad: Catch) -> DataFrame:
         """The rows of dead letters, on the way that those of every batch take."""

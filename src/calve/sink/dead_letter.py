@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from calve.decode.bad import Catch, Letter, Report
+    from calve.decode.route import Route
 
 LETTER_ID, RECORDED, REPLAYED = "letter_id", "recorded_at", "replayed_at"
 UNCOUNTED = (0, 2**62)
@@ -209,8 +210,9 @@ class Letters:
         if self._in_doubt and mark.position.get("after") == digest(position):
             self._cut_off = mark.position.get("batch")
 
-    def catch(self, keys: Iterable[str] = ()) -> Catch:
-        """What a reading of one batch is given; `keys` are columns that no row may lack."""
+    def catch(self, keys: Iterable[str] = (), route: Route | None = None) -> Catch:
+        """What a reading of one batch is given; `keys` are columns that no row may lack, `route` names the
+        table of a row."""
         from calve.decode.bad import Catch, Sieve
 
         if self._channel is None:
@@ -224,6 +226,7 @@ class Letters:
             self._limits.max_count,
             CARRIED_RECORDS,
             CARRIED // 8,
+            route=route,
         )
         self._catch = Catch(sieve)
         return self._catch

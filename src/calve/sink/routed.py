@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
+    from calve.decode.route import Route
+
 _ROUTE = "_calve_route"
 _NEEDED = "_calve_needed"
 _SHOWN = routes.LONGEST + 72
@@ -71,6 +73,25 @@ def lead_of(sink: IcebergSink, sink_id: str) -> IcebergSink:
     properties = {key: value for key, value in sink.table_properties.items() if ".column." not in key}
     own = {"table": f"{sink_id}{routes.LEAD}", "table_properties": properties}
     return sink.model_copy(update={**own, **_PLAIN})
+
+
+def route_of(sink: IcebergSink) -> Route | None:
+    """What names the table of a row where it is decoded, if there are several.
+
+    What empties tables is left to the sink, which stops, and so is one table more than may be.
+    """
+    from calve.decode.route import Route
+
+    template = sink.template
+    if template is None:
+        return None
+    passed_over = sink.commit_mode != "upsert" and not sink.change_columns
+    exempt = (changes.TRUNCATE, *((changes.DELETE,) if passed_over else ()))
+    return Route(template.literals, _fields(template), sink.confinement(template).refusal, exempt)
+
+
+def _fields(template: Template) -> tuple[str, ...]:
+    return tuple(changes.STREAM if name == routes.STREAM else name for name in template.fields)
 
 
 def one_of(sink: IcebergSink, table: str) -> IcebergSink:
@@ -319,7 +340,7 @@ class Routed:
         return ~batch.is_truncate() if self.sink.truncate == "ignore" else f.lit(True)
 
     def _take_unrouted(self, found: Collection[Unrouted]) -> None:
-        """What becomes of rows that go nowhere: they stop the pipeline."""
+        """What becomes of rows that go nowhere and are no dead letters: they stop the pipeline."""
         if found:
             raise refusals.unrouted(self.told, list(found), self._at())
 
@@ -327,9 +348,8 @@ class Routed:
         """The name of a row's table; NULL where one of its values is. A dot leads into a struct."""
         from pyspark.sql import functions as f
 
-        names = [changes.STREAM if name == routes.STREAM else name for name in self._template.fields]
         parts: list[Expression] = [f.lit(self._template.literals[0])]
-        for name, literal in zip(names, self._template.literals[1:], strict=True):
+        for name, literal in zip(_fields(self._template), self._template.literals[1:], strict=True):
             place = quoted(name) if name in frame.columns else ".".join(map(quoted, name.split(".")))
             parts += [f.col(place).cast("string"), f.lit(literal)]
         return reduce(f.concat, parts)

@@ -68,17 +68,17 @@ class Inferring(Source):
 
     def _of_good(self: S, spark: SparkSession, after: Position, to: Position, bad: Catch) -> S:
         """That one, and remember it: by the time bad records are read, the table may have changed."""
-        made = self._of_batch(spark, after, to, bad.sieve.keys)
+        made = self._of_batch(spark, after, to, bad.sieve.columns)
         self._good = (after, to, made)
         return made
 
     def _of_bad(self: S, spark: SparkSession, after: Position, to: Position, bad: Catch) -> S:
         if self._good is not None and self._good[:2] == (after, to):
             return self._good[2]  # type: ignore[return-value]
-        return self._of_batch(spark, after, to, bad.sieve.keys)
+        return self._of_batch(spark, after, to, bad.sieve.columns)
 
     def _of_letters(self: S, letters: DataFrame, bad: Catch) -> S:
-        return self._with(self._columns_of(letters), bad.sieve.keys)
+        return self._with(self._columns_of(letters), bad.sieve.columns)
 
     def _with(self: S, found: Schema, keys: Collection[str]) -> S:
         columns = inferred(found, self._expected, self._told(), keys, texts_take_all=self._is_text())
@@ -101,7 +101,8 @@ def inferred(
 ) -> Schema:
     """The columns of a batch whose records have `found`, for a table that may be there already.
 
-    What the table has of `keys` is there even if no record has it: then each of them is bad.
+    What the table has of `keys`, and of what names a row's table, is there even if no record has it: then
+    each of them is bad.
     """
     from calve.decode.infer import Mixed, settled
 

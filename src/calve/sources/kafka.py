@@ -223,6 +223,11 @@ class KafkaSource(KafkaSecurity, Inferring):
             found.append(Flaw(("registry", "subject"), "needed where there are several topics"))
         return found
 
+    @property
+    def _is_headed(self) -> bool:
+        """Whether records begin with the id of their schema."""
+        return self._written is not None and self._written.registry is not None
+
     def _topic(self) -> str | None:
         return self.topics[0] if self.topics is not None and len(self.topics) == 1 else None
 
@@ -381,7 +386,8 @@ class KafkaSource(KafkaSecurity, Inferring):
             made = self._of_bad(spark, after, to, bad)
             return made.read_bad(spark, after, to, bad, as_changes=as_changes)
         records, topics = self._records(spark, after, to, bad.sieve)
-        work = (self._changes if as_changes else self._rows)({}, topics, bad.sieve.only_letters())
+        kept = {name: METADATA[name].name for name in self._kept()}
+        work = (self._changes if as_changes else self._rows)(kept, topics, bad.sieve.only_letters())
         return records.mapInArrow(work, _types(RECORD))
 
     def read_again(
@@ -487,13 +493,13 @@ class KafkaSource(KafkaSecurity, Inferring):
     def _rows(self, kept: dict[str, str], topics: list[str], sieve: Sieve | None = None) -> Any:
         from calve.decode.rows import Topics, record_rows
 
-        return record_rows(self._decoder(), kept, Topics(tuple(topics)), None, sieve)
+        return record_rows(self._decoder(), kept, Topics(tuple(topics), self._is_headed), None, sieve)
 
     def _changes(self, kept: dict[str, str], topics: list[str], sieve: Sieve | None = None) -> Any:
         from calve.decode.changes import RowChanges
         from calve.decode.rows import Topics, record_changes, record_rows
 
-        there = Topics(tuple(topics))
+        there = Topics(tuple(topics), self._is_headed)
         if self.format == "debezium":
             return record_changes(self._debezium_decoder(), kept, there, sieve)
         if self.operation is None:
