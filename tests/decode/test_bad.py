@@ -194,6 +194,17 @@ def test_without_a_registry_no_bytes_are_taken_for_an_id():
     assert [letter.schema_id for letter in catcher.letters] == [None]
 
 
+def test_where_it_is_bare_a_sieve_carries_which_records_are_bad_and_no_bytes_of_them():
+    lines = [b"x" * 10_000 for _ in range(1_000)]
+    for bare in (False, True):
+        catcher = Catcher(bare=bare)
+        rows(record_rows(JsonDecoder(SCHEMA), {}, Topics(("t",)), None, catcher.sieve), records(lines))
+        assert sum(report.bad for report in catcher.reports) == 1_000
+        assert (len(catcher.letters) == 1_000) is bare
+    assert {(one.value, one.reason) for one in catcher.letters} == {(None, "malformed")}
+    assert len({one.position for one in catcher.letters}) == 1_000
+
+
 def test_what_names_tables_travels_to_workers():
     one = pickle.loads(pickle.dumps(route("orders_{region}", allowed_tables=["orders_eu"])))
     batch = pa.RecordBatch.from_pydict({"region": ["eu", "us"]})

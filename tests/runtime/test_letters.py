@@ -280,3 +280,79 @@ def test_letters_of_a_source_that_is_read_again_are_not_doubled(lake, pipeline, 
     run(lake, pipeline(**upsert))
     assert rows(lake, columns="id, amount") == [(1, None), (2, None)]
     assert rows(lake, LETTERS, WHY) == [("x", "decode", "malformed"), ("y", "decode", "malformed")]
+
+
+@pytest.fixture
+def nowhere(lake, pipeline, tmp_path):
+    """Records of several tables were refused, and a repaired declaration takes all but one."""
+    write(tmp_path, "a", b"1,eu", b"2,NULL", b"3,NULL", b"4,us", b"x,eu", b"5,fr")
+    tables = {**ROUTED, "allowed_tables": ["orders_eu", "orders_us"]}
+    status = run(lake, pipeline(REGIONS, FIXED, **tables))
+    assert (status.rows, status.dead_letters) == (2, 4)
+    return pipeline(REGIONS, FIXED, **ROUTED)
+
+
+def in_tables(lake):
+    names = ("orders_eu", "orders_us", "orders_fr")
+    return [row[0] for name in names if lake.catalog.has_table(lake.name(name)) for row in rows(lake, name, "id, region")]
+
+
+def test_a_replay_goes_to_several_tables_and_creates_those_that_are_new(lake, nowhere):
+    told = letters.replay(lake.spark, nowhere, Wanted(), 100)
+    assert (told.taken, dict(told.refused)) == (1, {"no_route": 2, "wrong_type": 1})
+    assert in_tables(lake) == [1, 4, 5]
+    assert replayed(lake) == ["5,fr"]
+    assert letters.replay(lake.spark, nowhere, Wanted(), 100).taken == 0
+    assert letters.purge(lake.spark, nowhere, Wanted(replayed=True)) == 1
+
+
+@pytest.fixture
+def both(lake, pipeline, tmp_path):
+    """Two records for two tables were refused, and a repaired declaration takes them."""
+    write(tmp_path, "a", b"1,eu,1", b"2,us,1", b"3,eu,NULL", b"4,us,NULL")
+    columns = "id BIGINT, region STRING, n INT"
+    assert run(lake, pipeline(columns, CSV, **ROUTED)).dead_letters == 2
+    return pipeline(columns, FIXED, **ROUTED)
+
+
+@pytest.mark.parametrize("point", ["commit.before", "commit.swapped", "commit.confirmed"])
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_a_replay_that_is_cut_off_between_two_tables_is_finished_first(lake, both, point, nth):
+    """The commits are the list's, one of each table, the list's once more, and the letters'."""
+    crash.load((Fault(point, nth=nth),))
+    with pytest.raises(Crash):
+        letters.replay(lake.spark, both, Wanted(), 100)
+    crash.load(())
+    letters.replay(lake.spark, both, Wanted(), 100)
+    assert in_tables(lake) == [1, 3, 2, 4]
+    assert replayed(lake) == ["3,eu,NULL", "4,us,NULL"]
+    assert letters.replay(lake.spark, both, Wanted(), 100).taken == 0
+
+
+def test_letters_of_a_replay_that_is_to_be_finished_cannot_be_purged(lake, both):
+    crash.load((Fault("commit.confirmed", nth=2),))
+    with pytest.raises(Crash):
+        letters.replay(lake.spark, both, Wanted(), 100)
+    crash.load(())
+    with pytest.raises(DataRefused, match="cut off between two of its tables; finish it"):
+        letters.purge(lake.spark, both, Wanted(replayed=None))
+    letters.replay(lake.spark, both, Wanted(), 100)
+    assert letters.purge(lake.spark, both, Wanted(replayed=None)) == 2
+
+
+def test_a_pipeline_goes_on_beside_replays_of_its_letters(lake, both, tmp_path):
+    letters.replay(lake.spark, both, Wanted(), 100)
+    write(tmp_path, "b", b"5,eu,5", b"6,us,6")
+    assert run(lake, both).rows == 2
+    assert in_tables(lake) == [1, 3, 5, 2, 4, 6]
+
+
+def test_letters_that_are_refused_once_more_are_not_taken_for_replayed_however_large_they_are(
+    lake, pipeline, tmp_path
+):
+    large = [b"x" * 100_000 + b"%d" % number for number in range(100)]
+    write(tmp_path, "a", *large)
+    run(lake, pipeline())
+    told = letters.replay(lake.spark, pipeline(), Wanted(), 200)
+    assert (told.taken, dict(told.refused)) == (0, {"malformed": 100})
+    assert replayed(lake) == []

@@ -3,6 +3,7 @@
 import pytest
 
 from calve.decode.bad import REASONS, Letter, Report
+from calve.runtime import letters
 from calve.sink import dead_letter
 from calve.sink.dead_letter import Channel, Reports, Told, tripped
 from calve.sink.declaration import DeadLetter
@@ -51,6 +52,13 @@ def test_only_so_many_bytes_are_held_and_the_rest_is_counted(monkeypatch):
 )
 def test_a_limit_is_tripped_by_what_is_above_it(limits, bad, limit):
     assert tripped(Told(10, bad, []), DeadLetter(**limits)) == limit
+
+
+def test_letters_are_replayed_by_their_sources_and_so_many_at_once(monkeypatch):
+    monkeypatch.setattr(letters, "CHUNK", 2)
+    found = [{"letter_id": str(number), "source": "ab"[number % 2]} for number in range(6)]
+    assert letters.chunks(found) == [["0", "2"], ["4"], ["1", "3"], ["5"]]
+    assert letters.chunks([]) == []
 
 
 def test_every_reason_has_a_stage():

@@ -54,6 +54,7 @@ def test_the_stream_is_no_column():
         ("orders_x__tombstones", "Calve's own"),
         ("orders_x__routes", "Calve's own"),
         ("orders_x__dead_letter", "Calve's own"),
+        ("orders_x__replay_routes", "Calve's own"),
     ],
 )
 def test_names_are_confined(name, why):
@@ -164,3 +165,19 @@ def test_what_tables_have_in_common_are_columns_of_one_type():
     tables = ["id INT NOT NULL, a INT NOT NULL, b INT", "id INT NOT NULL, b STRING, c DATE NOT NULL"]
     assert routes.shared([parse(one) for one in tables]) == parse("id INT NOT NULL, a INT, c DATE")
     assert routes.shared([]) is routes.shared([parse("a INT"), parse("a DATE")]) is None
+
+
+def test_replays_have_a_list_of_their_own():
+    assert routes.lead("orders") == "orders__routes"
+    assert routes.lead("orders" + routes.REPLAY) == "orders__replay_routes"
+
+
+def test_no_row_can_be_routed_to_the_table_for_dead_letters():
+    def flaws(**keys):
+        made = {"namespace": "shop", "table": "orders_{region}", **keys}
+        return [flaw.message for flaw in IcebergSink.model_validate(made).flaws()]
+
+    (found,) = flaws(dead_letter={"table": "orders_refused"})
+    assert "rows could be routed to it" in found
+    assert flaws(dead_letter={"table": "refused"}) == flaws() == []
+    assert flaws(dead_letter={"table": "orders_refused"}, allowed_tables=["orders_eu"]) == []

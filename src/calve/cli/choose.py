@@ -13,7 +13,7 @@ from calve.project import Project, ResolvedPipeline
 from calve.sink import dead_letter
 from calve.sink.declaration import IcebergSink
 from calve.sink.prepare import table_name
-from calve.sink.routes import LEAD
+from calve.sink.routes import lead
 from calve.sources.source import Source
 
 
@@ -103,10 +103,10 @@ def _tables_of(
         yield (str(whole), whole.table), one
         return
     writers = [declared.sink_id_of(one) for one, its in project.pipelines.items() if its.sink == name]
-    leads = [replace(whole, table=f"{writer}{LEAD}") for writer in dict.fromkeys(writers)]
-    for lead in leads:
-        names = (str(whole), whole.table, str(lead), lead.table)
-        yield names, ChosenTable(declared.catalog, lead, declared.branch, True, letters)
+    leads = [replace(whole, table=lead(writer)) for writer in dict.fromkeys(writers)]
+    for one in leads:
+        names = (str(whole), whole.table, str(one), one.table)
+        yield names, ChosenTable(declared.catalog, one, declared.branch, True, letters)
     routed = replace(whole, table=text.removeprefix(f"{declared.namespace}."))
     if template.has(routed.table) and routed not in (*leads, letters):
         yield (str(routed), routed.table), ChosenTable(declared.catalog, routed, declared.branch)

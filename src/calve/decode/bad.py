@@ -184,7 +184,7 @@ class Sieve:
 
     `keys` are columns that no row may lack, and `route` names the table of a row where there are several. A
     worker that meets more than `most` bad records gives up. It carries `carried` of them and `bytes`, and
-    counts the others.
+    counts the others. Where it is `bare` it carries nothing but which they are, and why.
     """
 
     batch: str
@@ -196,6 +196,7 @@ class Sieve:
     bytes: int = 4 * 2**20
     letters: bool = False
     route: Route | None = None
+    bare: bool = False
     _records: int = field(default=0, compare=False)
     _bytes: int = field(default=0, compare=False)
     _bad: int = field(default=0, compare=False)
@@ -226,7 +227,7 @@ class Sieve:
         witness: int = 0,
     ) -> None:
         """Report a block of records; `where` is for words about the first bad one."""
-        made = [raw.letter(one, self.salt) for one in sorted(bad)] if bad else []
+        made = [self._letter(one, raw) for one in sorted(bad)] if bad else []
         self._bad += len(made)
         if self.most is not None and self._bad > self.most:
             first = min(bad)
@@ -238,6 +239,10 @@ class Sieve:
     def done(self, place: tuple[Any, ...]) -> None:
         """Report that a part was read to its end."""
         self.report([Report(self.batch, place, 0, [], witness=1)])
+
+    def _letter(self, bad: Bad, raw: Raw) -> Letter:
+        letter = raw.letter(bad, self.salt)
+        return letter._replace(message="", key=None, value=None, headers=None) if self.bare else letter
 
     def _fits(self, letter: Letter) -> bool:
         self._records += 1

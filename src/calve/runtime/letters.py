@@ -1,7 +1,8 @@
 """Dead letters of a pipeline, looked at, run through the present declaration again, and taken away.
 
 A replay commits the rows of letters together with the ids of those letters, as the position of a mark of its
-own in the table of the rows; then it marks the letters. What was cut off between the two is found there.
+own in the table of the rows; then it marks the letters. What was cut off between the two is found there. Where
+rows go to several tables, replays have a list of them and its mark for themselves, and go by the same protocol.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from calve import changes, gateway
-from calve.errors import ConfigurationError, Unavailable, UsageError
+from calve.errors import ConfigurationError, DataRefused, StartRefused, Unavailable, UsageError
 from calve.iceberg.name import TableName
 from calve.iceberg.table import Table
 from calve.patience import Patience
@@ -25,12 +27,12 @@ from calve.runtime.report import Report
 from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
 from calve.schema import Schema
-from calve.sink import dead_letter
+from calve.sink import dead_letter, routes
 from calve.sink.commit import Committer
 from calve.sink.dead_letter import LETTER_ID, RECORDED, REPLAYED, Letters
 from calve.sink.declaration import DeadLetter, IcebergSink
+from calve.sink.routed import Routed, writer_of
 from calve.sink.upsert import Upsert
-from calve.sink.writer import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -61,8 +63,8 @@ class Replayed:
 
 
 def replay_id(sink_id: str) -> str:
-    """Who replays the letters of `sink_id`; no declaration can have that name."""
-    return f"{sink_id}+replay"
+    """Who replays the letters of `sink_id`."""
+    return sink_id + routes.REPLAY
 
 
 def table_of(pipeline: ResolvedPipeline) -> TableName:
@@ -108,6 +110,8 @@ def first(found: DataFrame, limit: int, columns: Sequence[str] = ()) -> list[Map
 def purge(spark: SparkSession, pipeline: ResolvedPipeline, wanted: Wanted) -> int:
     """Delete letters; how many."""
     found = selected(spark, pipeline, wanted)
+    if wanted.replayed is not True:
+        _Replay(spark, pipeline).refuse_owed()
     with gateway.translated("read dead letters"):
         count = found.count()
     if count:
@@ -155,36 +159,64 @@ class _Replay:
     """One replay of letters of a pipeline."""
 
     def __init__(self, spark: SparkSession, pipeline: ResolvedPipeline) -> None:
-        if pipeline.sink.template is not None:
-            raise ConfigurationError(
-                f"Cannot replay dead letters of pipeline '{pipeline.name}': its rows go to several tables, "
-                "for which that is not available yet"
-            )
         self._spark = spark
         self._pipeline = pipeline
         patience = Patience(pipeline.sink.retry_for)
         self._runner = Runner(pipeline, spark, Stop(), Report(pipeline.name))
-        self._letters = Letters(spark, pipeline.name, _boundless(pipeline.sink), pipeline.sink_id, patience)
-        self._writer = Writer(spark, pipeline.sink, replay_id(pipeline.sink_id), patience)
+        names = (pipeline.name, _boundless(pipeline.sink), pipeline.sink_id)
+        self._letters = Letters(spark, *names, patience, bare=True)
+        who = replay_id(pipeline.sink_id)
+        self._writer = writer_of(spark, pipeline.sink, who, patience, (), pipeline.fingerprint())
+
+    def refuse_owed(self) -> None:
+        """Refuse to go on where a replay was cut off between two tables: its letters are needed."""
+        if isinstance(self._writer, Routed):
+            with _undecided():
+                self._writer.find(_source(tables.load(self._spark, self._letters.name)))
+        if self._writer.owed is not None:
+            raise DataRefused(
+                f"Cannot purge dead letters of pipeline '{self._pipeline.name}': a replay was cut off between "
+                "two of its tables; finish it with: calve dead-letter replay --yes"
+            )
 
     def run(self, found: DataFrame, limit: int) -> Replayed:
-        ids = [row[LETTER_ID] for row in first(found, limit, [LETTER_ID])]
-        if not ids:
+        wanted = chunks(first(found, limit, [LETTER_ID, "source"]))
+        if not wanted:
             return Replayed()
         marking = _Marking(self._spark, self._pipeline)
-        source = f"letters:{marking.table.metadata().uuid}"
-        self._writer.find(source)
-        self._runner.expect(self._writer)
-        columns = self._runner.columns({}) if self._runner.is_said else self._columns(ids[:CHUNK])
-        held = self._writer.open(source, NOBODY, columns, self._runner.is_said)
-        done = set(held.position["letters"])
+        done = self._open(_source(marking.table), wanted[0])
         marking.mark(done)
         told = Replayed()
-        for begin in range(0, len(ids), CHUNK):
-            chunk = [one for one in ids[begin : begin + CHUNK] if one not in done]
+        if self._writer.owed is not None:
+            finished = self._finish(self._writer.owed["letters"], told)
+            marking.mark(finished)
+            done |= set(finished)
+        for ids in wanted:
+            chunk = [one for one in ids if one not in done]
             taken = self._chunk(chunk, told) if chunk else []
             marking.mark(taken)
         return told
+
+    def _open(self, source: str, some: list[str]) -> set[str]:
+        """Take the epoch of replays; the letters that the last one of them has taken."""
+        with _undecided():
+            self._writer.find(source)
+            self._runner.expect(self._writer)
+            columns = self._runner.columns({}) if self._runner.is_said else self._columns(some)
+            held = self._writer.open(source, NOBODY, columns, self._runner.is_said)
+        return set(held.position["letters"])
+
+    def _finish(self, ids: list[str], told: Replayed) -> list[str]:
+        """Commit letters that a replay before had taken, to the tables that it did not get to."""
+        again = Replayed()
+        taken = self._chunk(ids, again)
+        if sorted(taken) != sorted(ids):
+            raise DataRefused(
+                f"Cannot finish the replay that was cut off: of its {len(ids)} letters {len(taken)} are taken "
+                "now; replay once with the declaration as it was"
+            )
+        told.taken += again.taken
+        return taken
 
     def _columns(self, ids: list[str]) -> Schema:
         """The columns of some letters, where only they tell them."""
@@ -202,17 +234,55 @@ class _Replay:
         frame = self._runner.again(letters, self._runner.catch(self._letters))
         self._runner.fit(self._writer, frame)
         staged = self._writer.stage(frame, len(ids))
+        try:
+            taken = self._taken(letters, ids, told)
+        except BaseException:
+            staged.release()
+            raise
+        if taken:
+            self._writer.commit(staged, {"letters": taken})
+        else:
+            staged.release()
+        return taken
+
+    def _taken(self, letters: DataFrame, ids: list[str], told: Replayed) -> list[str]:
+        """Which of the letters that were read again are not refused once more."""
         seen = self._letters.told()
         if seen.records != len(ids):
             raise Unavailable(f"Cannot replay: of {len(ids)} letters {seen.records} are accounted for")
+        if not seen.is_whole:
+            raise Unavailable(f"Cannot replay: of {seen.bad} letters that are refused {len(seen.letters)} are told")
         refused = {letter.position: letter.reason for letter in seen.letters}
         told.refused.update(refused.values())
         rows = letters.select(LETTER_ID, "position").collect()
         taken = sorted(row[LETTER_ID] for row in rows if row["position"] not in refused)
         told.taken += len(taken)
-        if taken:
-            self._writer.commit(staged, {"letters": taken})
         return taken
+
+
+@contextmanager
+def _undecided() -> Iterator[None]:
+    """Where a start is refused, name no command: what decides for a pipeline does not for its replays."""
+    try:
+        yield
+    except StartRefused as error:
+        raise DataRefused(str(error.args[0])) from error
+
+
+def chunks(letters: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """The ids of letters in the order of `letters`, as many together as one commit takes.
+
+    Those of one chunk are of one source, in which a position names one record.
+    """
+    by_source: dict[str, list[str]] = {}
+    for one in letters:
+        by_source.setdefault(one["source"], []).append(one[LETTER_ID])
+    return [ids[at : at + CHUNK] for ids in by_source.values() for at in range(0, len(ids), CHUNK)]
+
+
+def _source(letters: Table) -> str:
+    """What the mark of a replay names as its source."""
+    return f"letters:{letters.metadata().uuid}"
 
 
 def _boundless(sink: IcebergSink) -> IcebergSink:

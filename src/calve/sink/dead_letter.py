@@ -159,9 +159,17 @@ class Letters:
     """The dead letters of one life of a pipeline."""
 
     def __init__(
-        self, spark: SparkSession, pipeline: str, sink: IcebergSink, sink_id: str, patience: Patience
+        self,
+        spark: SparkSession,
+        pipeline: str,
+        sink: IcebergSink,
+        sink_id: str,
+        patience: Patience,
+        bare: bool = False,
     ) -> None:
+        """Where they are `bare`, nothing is kept of them but which they are: they are not to be written."""
         name = table_name(sink)
+        self._bare = bare
         assert name is not None, "there are no dead letters"
         self.name = name
         self._limits = sink.dead_letter if isinstance(sink.dead_letter, DeadLetter) else DeadLetter()
@@ -227,6 +235,7 @@ class Letters:
             CARRIED_RECORDS,
             CARRIED // 8,
             route=route,
+            bare=self._bare,
         )
         self._catch = Catch(sieve)
         return self._catch

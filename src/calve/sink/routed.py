@@ -71,7 +71,7 @@ def lead_of(sink: IcebergSink, sink_id: str) -> IcebergSink:
     """The sink that writes the list of the tables of `sink`."""
     # Iceberg refuses properties of columns that a table does not have.
     properties = {key: value for key, value in sink.table_properties.items() if ".column." not in key}
-    own = {"table": f"{sink_id}{routes.LEAD}", "table_properties": properties}
+    own = {"table": routes.lead(sink_id), "table_properties": properties}
     return sink.model_copy(update={**own, **_PLAIN})
 
 

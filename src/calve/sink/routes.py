@@ -22,6 +22,9 @@ ROUTABLE = tuple(map(Primitive, ("string", "tinyint", "smallint", "int", "bigint
 EMPTY = "an empty value"
 LONGEST = 128
 LEAD = "__routes"
+REPLAY = "+replay"
+"""What is behind the name of a sink where its dead letters are replayed; no declaration can have that."""
+REPLAY_LEAD = "__replay_routes"
 TABLE = "table_name"
 SINCE = "since"
 LIST = Schema(
@@ -32,7 +35,7 @@ LIST = Schema(
 )
 """The columns of the lead, which lists the tables."""
 
-_OWN = (LEAD, "__tombstones", "__dead_letter")
+_OWN = (LEAD, REPLAY_LEAD, "__tombstones", "__dead_letter")
 _PART = re.compile(r"\{([^{}]*)\}")
 _NAME = re.compile(rf"[a-z0-9_]{{1,{LONGEST}}}")
 
@@ -61,6 +64,13 @@ class Template:
     def has(self, name: str) -> bool:
         """Whether some values, none of them empty, make `name`."""
         return re.fullmatch("[a-z0-9_]+".join(map(re.escape, self.literals)), name) is not None
+
+
+def lead(sink_id: str) -> str:
+    """The table that lists the tables of a sink; replays of its dead letters have a list of their own."""
+    if sink_id.endswith(REPLAY):
+        return sink_id.removesuffix(REPLAY) + REPLAY_LEAD
+    return sink_id + LEAD
 
 
 def is_template(table: str) -> bool:
