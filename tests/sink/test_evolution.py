@@ -365,6 +365,44 @@ def test_an_upsert_by_an_order_that_is_new_looks_into_rows_without_it(lake):
     assert rows(lake) == [(1, 2, 5, (1,)), (2, 1, None, None)]
 
 
+def test_tombstones_follow_keys_and_orders_that_become_wider(lake, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    files = {"path": str(folder), "max_files_per_batch": 1, "operation": {"field": "op"}}
+
+    def taken(number, kind, *records):
+        lines = [json.dumps(dict(zip(("id", "at", "op"), record, strict=True))) for record in records]
+        (folder / f"{number}.json").write_text("\n".join(lines))
+        columns = f"id {kind} NOT NULL, at {kind}, op STRING"
+        source = FilesSource.model_validate({**files, "schema": columns})
+        declared = pipeline(lake, source, order_by="at", **KEYED)
+        Runner(declared, lake.spark, Stop(), Report("t"), once=True).run()
+        return rows(lake)
+
+    assert taken(1, "INT", (1, 5, "c"), (2, 5, "c")) == [(1, 5), (2, 5)]
+    assert taken(2, "INT", (1, 7, "d")) == [(2, 5)]
+    # An older change than the delete, which only the tombstone of before knows.
+    big = 2**40
+    assert taken(3, "BIGINT", (1, 6, "c"), (big, big, "c")) == [(big, big), (2, 5)]
+    assert taken(4, "BIGINT", (big, big + 2, "d")) == [(2, 5)]
+    assert taken(5, "BIGINT", (big, big + 1, "c"), (1, 8, "c")) == [(1, 8), (2, 5)]
+    stones = lake.catalog.load(lake.name("t__tombstones")).metadata()
+    assert stones.schema() == schema.parse("id BIGINT NOT NULL, at BIGINT, deleted_at TIMESTAMP NOT NULL")
+
+
+def test_tombstones_follow_in_a_running_pipeline(lake):
+    source = script(
+        (f"{ID}, at INT", [(1, 1)]),
+        ("id BIGINT NOT NULL, at BIGINT", [(2, 2)]),
+        ("id BIGINT NOT NULL, at BIGINT", [(1, 0), (2, 3)]),
+    )
+    run(lake, pipeline(lake, source, order_by="at", **KEYED))
+    assert rows(lake) == [(1, 1), (2, 3)]
+    stones = lake.catalog.load(lake.name("t__tombstones")).metadata()
+    assert stones.schema().names == ("id", "at", "deleted_at")
+    assert stones.schema().columns[:2] == schema.parse("id BIGINT NOT NULL, at BIGINT").columns
+
+
 def test_upserts_go_on_where_the_table_is_partitioned_anew(lake):
     first = script((f"{ID}, region STRING", [(1, "eu"), (2, "us")]))
     run(lake, pipeline(lake, first, partition_by=["region"], **KEYED))

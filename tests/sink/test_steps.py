@@ -12,9 +12,10 @@ import pytest
 from calve.errors import DataRefused, TableMismatch
 from calve.iceberg.name import TableName
 from calve.partitioning import PartitionField, partition_field
-from calve.schema import DropColumn, RenameColumn, Schema, parse
+from calve.schema import AddColumn, DropColumn, MakeOptional, RenameColumn, Schema, apply, parse
 from calve.sink import evolve
 from calve.sink.declaration import IcebergSink
+from calve.sink.tombstones import followed
 
 NAME = TableName("c", ("shop",), "t")
 
@@ -73,3 +74,41 @@ def test_a_summary_of_changes_is_bounded_and_tells_how_many_it_leaves_out():
     assert len(text.encode()) <= evolve.LIMIT
     assert told[-1] == {"more": len(events) - len(told) + 1}
     assert json.loads(evolve.summary(events[:1])) == events[:1]
+
+
+WHEN = "deleted_at TIMESTAMP NOT NULL"
+
+
+@pytest.mark.parametrize(
+    ("table", "wanted", "after"),
+    [
+        ("id INT NOT NULL, at INT", "id BIGINT NOT NULL, at BIGINT", "id BIGINT NOT NULL, at BIGINT"),
+        ("id BIGINT NOT NULL, at BIGINT", "id INT NOT NULL, at INT", "id BIGINT NOT NULL, at BIGINT"),
+        ("id INT NOT NULL, at FLOAT NOT NULL", "id INT NOT NULL, at DOUBLE", "id INT NOT NULL, at DOUBLE"),
+        ("id INT NOT NULL, at INT", "id INT NOT NULL, at INT", "id INT NOT NULL, at INT"),
+    ],
+)
+def test_tombstones_have_the_types_of_the_table(table, wanted, after):
+    old, new = parse(f"{table}, {WHEN}"), parse(f"{wanted}, {WHEN}")
+    found = followed(old, new, {})
+    assert found.refusals == ()
+    assert apply(old, found.changes) == parse(f"{after}, {WHEN}")
+    assert followed(apply(old, found.changes), new, {}).changes == ()
+
+
+def test_another_order_leaves_the_one_of_before_in_the_tombstones():
+    old = parse(f"id INT NOT NULL, at INT NOT NULL, {WHEN}")
+    found = followed(old, parse(f"id INT NOT NULL, lsn BIGINT, {WHEN}"), {})
+    assert found.changes == (MakeOptional(("at",)), AddColumn((), parse("lsn BIGINT").columns[0]))
+
+
+def test_an_order_that_is_called_differently_keeps_its_values():
+    old, new = parse(f"id INT NOT NULL, at INT, {WHEN}"), parse(f"id INT NOT NULL, ts BIGINT, {WHEN}")
+    assert apply(old, followed(old, new, {"at": "ts", "x": "y"}).changes) == new
+    aliased = Schema(tuple(replace(one, aliases=("at",)) if one.name == "ts" else one for one in new.columns))
+    assert followed(old, aliased, {}).changes[0] == RenameColumn(("at",), "ts")
+
+
+def test_an_order_of_another_kind_is_refused():
+    old = parse(f"id INT NOT NULL, at INT, {WHEN}")
+    assert followed(old, parse(f"id INT NOT NULL, at STRING, {WHEN}"), {}).refusals

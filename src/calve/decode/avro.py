@@ -24,7 +24,7 @@ from calve.decode.bad import Bad
 from calve.decode.connect import clock
 from calve.decode.decoder import Decoder, Mismatch, refuse_nulls
 from calve.decode.json import INTEGERS
-from calve.decode.scalars import in_calendar, parse
+from calve.decode.scalars import in_calendar, parse, reason_of
 from calve.decode.schemas import AVRO, HEADER, Registered, SchemaRegistry, has_id, schema_id
 from calve.schema import Array, Column, Decimal, Map, Schema, SchemaError, Struct, Type
 from calve.schema.avro import AvroSchema, Node, load, logical, without_null
@@ -198,7 +198,10 @@ def _column(column: Column, member: Member, rows: list[Any]) -> Values:
     try:
         return member.of(rows)
     except (pa.ArrowInvalid, ValueError, OverflowError) as error:
-        raise Mismatch(f"column '{column.name}': {error}", "wrong_type") from None
+        # What is of another kind is known by the schema of the writer; what Arrow refuses does not fit.
+        is_large = isinstance(error, (pa.ArrowInvalid, OverflowError))
+        why = "out_of_range" if is_large else reason_of(error)
+        raise Mismatch(f"column '{column.name}': {error}", why) from None
 
 
 @dataclass(frozen=True)

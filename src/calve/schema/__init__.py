@@ -16,7 +16,7 @@ from calve.schema.changes import (
 )
 from calve.schema.comparison import differences, unsupported
 from calve.schema.ddl import parse
-from calve.schema.difference import changes
+from calve.schema.difference import changes, with_aliases
 from calve.schema.evolution import Evolution, Policy, evolution, is_compatible, landing, storable
 from calve.schema.types import (
     Array,
@@ -64,4 +64,5 @@ __all__ = [
     "storable",
     "to_sql",
     "unsupported",
+    "with_aliases",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -85,38 +85,37 @@ def _spec(fields: tuple[object, ...]) -> str:
     return f"({', '.join(map(str, fields))})" if fields else "nothing"
 
 
-class Evolver:
-    """Changes one table as its sink declares it."""
+Find = Callable[[Metadata], Steps]
+"""What is to be done to a table, by its newest metadata."""
 
-    def __init__(self, committer: Committer, sink: IcebergSink, patience: Patience) -> None:
+
+class Evolver:
+    """Changes one table."""
+
+    def __init__(self, committer: Committer, patience: Patience) -> None:
         self._committer = committer
         self._table = committer.table
-        self._sink = sink
         self._patience = patience
 
-    def pending(self, columns: Schema, is_said: bool) -> Steps:
-        """What would be done to the table as it was last loaded."""
-        return steps(self._table.metadata(), self._sink, self._table.name, columns, is_said)
-
-    def evolve(self, columns: Schema, is_said: bool) -> None:
-        """Have the table fit rows with `columns`; returns when the table itself shows it.
+    def evolve(self, find: Find) -> None:
+        """Do what `find` finds; returns when the table itself shows that nothing is left.
 
         What is to be done is decided on every base, so whatever landed, ours or another writer's, is not
         done again. A writer whose epoch is over changes nothing.
         """
         made: list[Steps] = []
-        while not self._is_settled(columns, is_said, made):
+        while not self._is_settled(find, made):
             pass
         self._patience.recovered()
         if made:
             self._tell(made[-1])
 
-    def _is_settled(self, columns: Schema, is_said: bool, made: list[Steps]) -> bool:
+    def _is_settled(self, find: Find, made: list[Steps]) -> bool:
         """Attempt once; whether the table itself shows that nothing is left to be done."""
 
         def decide(base: Metadata) -> Steps:
             self._committer.check_held(base)
-            found = steps(base, self._sink, self._table.name, columns, is_said)
+            found = find(base)
             made.extend([found] if found else [])
             return found
 

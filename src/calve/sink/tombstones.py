@@ -7,23 +7,28 @@ twice does no harm.
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from calve import changes
+from calve.errors import TableMismatch
 from calve.iceberg import java
 from calve.iceberg.catalog import Catalog
+from calve.iceberg.evolve import Steps
 from calve.iceberg.lookup import Keys
 from calve.iceberg.name import TableName, quoted
 from calve.iceberg.stage import Staged, stage
+from calve.iceberg.table import Metadata
 from calve.partitioning import PartitionField
 from calve.patience import Patience
 from calve.position import Position
-from calve.schema import Column, Primitive, Schema
+from calve.schema import Column, Evolution, Policy, Primitive, Schema, evolution, with_aliases
 from calve.sink import prepare
 from calve.sink.commit import Committer
 from calve.sink.declaration import IcebergSink
+from calve.sink.evolve import Evolver
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +46,18 @@ class Expired(Staged):
         return table.newDelete().deleteFromRowFilter(java.EXPRESSIONS.lessThan(_WHEN, self.before))
 
 
+def followed(table: Schema, wanted: Schema, renames: Mapping[str, str]) -> Evolution:
+    """What is to be done to a table of tombstones that is to hold `wanted`: nothing of it is dropped."""
+    told = with_aliases(table, wanted, renames)
+    left = {one.name: one for one in wanted.columns}
+    columns = [
+        left.pop(name, replace(one, nullable=True))
+        for one in table.columns
+        for name in [one.name if one.name in left else told.get(one.name, one.name)]
+    ]
+    return evolution(table, Schema((*columns, *left.values())), Policy("full", "refuse", told))
+
+
 class Tombstones:
     """The deleted keys of one sink."""
 
@@ -55,13 +72,15 @@ class Tombstones:
         self._committer: Committer | None = None
 
     def open(self, source: str, start: Position, columns: Schema) -> None:
-        """Create the table if it is not there, take its next epoch, and forget what is old enough."""
+        """Create the table if it is not there, take its next epoch, and forget what is old enough.
+
+        `columns` are those of the table whose keys are deleted.
+        """
         catalog = self._patience.keep_trying(lambda: Catalog(self._spark, self.name.catalog))
-        held = tuple(one for name in self._columns if (one := columns.column(name)) is not None)
         create = partial(
             catalog.create,
             self.name,
-            Schema((*held, Column(_WHEN, Primitive("timestamp"), nullable=False))),
+            self._wanted(columns),
             [PartitionField("day", _WHEN)],
             (),
             prepare.creation_properties(self._sink),
@@ -69,8 +88,30 @@ class Tombstones:
         table = self._patience.keep_trying(create)
         self._committer = Committer(table, self._sink_id, "main", self._patience)
         mark = self._committer.fence(source, start)
+        self.follow(columns)
         if self._has_old(table.metadata()):
             self._committer.commit(Expired((), 0, 0, before=self._cut_off()), mark.position)
+
+    @property
+    def is_open(self) -> bool:
+        return self._committer is not None
+
+    def follow(self, columns: Schema) -> None:
+        """Have keys and orders the types that they have in the table, whose columns are `columns`."""
+        assert self._committer is not None, "the tombstones are not open"
+        wanted, renames = self._wanted(columns), self._sink.renames
+        Evolver(self._committer, self._patience).evolve(lambda base: self._steps(base, wanted, renames))
+
+    def _steps(self, base: Metadata, wanted: Schema, renames: Mapping[str, str]) -> Steps:
+        found = followed(base.schema(), wanted, renames)
+        if found.refusals:
+            why = f"Cannot write to table '{self.name}': {'; '.join(found.refusals)}"
+            raise TableMismatch(why, table=str(self.name))
+        return Steps(found.changes)
+
+    def _wanted(self, columns: Schema) -> Schema:
+        held = tuple(one for name in self._columns if (one := columns.column(name)) is not None)
+        return Schema((*held, Column(_WHEN, Primitive("timestamp"), nullable=False)))
 
     def _has_old(self, metadata: Any) -> bool:
         summary = metadata.head("main").summary()

@@ -19,7 +19,7 @@ from calve.sink import batch, evolve, prepare, refusals, routes
 from calve.sink.commit import Committer
 from calve.sink.declaration import IcebergSink
 from calve.sink.delta import Delta
-from calve.sink.evolve import Evolver
+from calve.sink.evolve import Evolver, Find
 from calve.sink.overwrite import replacing
 from calve.sink.tombstones import Tombstones
 from calve.sink.upsert import Upsert
@@ -87,21 +87,30 @@ class Writer:
         if fits:
             self.fit(columns, is_said)
         if self._tombstones:
-            self._tombstones.open(source, start, prepare.table_columns(columns, self.sink))
+            self._tombstones.open(source, start, self._held(columns))
         return mark
 
     def check(self, columns: Schema, is_said: bool = True) -> Steps:
         """What is to be done to the table for rows with `columns`; refuses a table that cannot fit."""
         prepare.check_version(self.table, self.sink)
-        return self._evolver().pending(prepare.table_columns(columns, self.sink), is_said)
+        return self._steps(columns, is_said)(self.table.metadata())
 
     def fit(self, columns: Schema, is_said: bool = True) -> None:
         """Have the table fit rows with `columns`, as far as the sink allows it."""
         if self.check(columns, is_said):
-            self._evolver().evolve(prepare.table_columns(columns, self.sink), is_said)
+            Evolver(self.committer, self._patience).evolve(self._steps(columns, is_said))
+            if self._tombstones and self._tombstones.is_open:
+                self._tombstones.follow(self._held(columns))
 
-    def _evolver(self) -> Evolver:
-        return Evolver(self.committer, self.sink, self._patience)
+    def _steps(self, columns: Schema, is_said: bool) -> Find:
+        wanted = prepare.table_columns(columns, self.sink)
+        return lambda base: evolve.steps(base, self.sink, self.name, wanted, is_said)
+
+    def _held(self, columns: Schema) -> Schema:
+        """The columns of the table, with what the source tells of their names of before."""
+        told = {one.name: one.aliases for one in columns.columns}
+        there = self.table.metadata().schema().columns
+        return Schema(tuple(replace(one, aliases=told.get(one.name, ())) for one in there))
 
     def stage(self, frame: DataFrame, rows: int, size: int = 0) -> Staged:
         """Write the rows of `frame`, about `rows` with `size` bytes, as files that no snapshot has yet."""
