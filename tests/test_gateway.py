@@ -2,7 +2,15 @@
 
 import pytest
 
-from calve.errors import BadRecord, CalveError, ConfigurationError, DataRefused, NotPermitted, Unavailable
+from calve.errors import (
+    BadRecord,
+    CalveError,
+    ConfigurationError,
+    DataRefused,
+    NotPermitted,
+    Unavailable,
+    Unfit,
+)
 from calve.gateway import WorkerError, classify, first_sentence, jvm, translate, translated
 
 AT = "\n\tat org.apache.x.Y.z(Y.scala:1)\n"
@@ -140,3 +148,9 @@ def test_without_spark_there_is_no_jvm() -> None:
     if SparkContext._active_spark_context is None:
         with pytest.raises(CalveError, match="no Spark session is running"):
             jvm()
+
+
+def test_a_record_that_does_not_fit_is_told_from_one_that_is_bad():
+    told = WorkerError(Unfit("other columns"))
+    trace = f"org.apache.spark.SparkException: x{AT}Caused by: calve.gateway.WorkerError: {told}"
+    assert type(classify(trace, "do it")) is Unfit

@@ -7,6 +7,7 @@ CalveError                 70  a bug, unless a subclass says otherwise
 │   └── TableMismatch      78  the table that exists differs from the declared one
 ├── DataRefused            65  the data cannot be taken as it is
 │   ├── BadRecord          65  one record cannot be decoded; `place` says where it is
+│   ├── Unfit              65  a record has other columns than the table; the batch is looked at again
 │   └── StartRefused       65  the table and the source do not agree; `command` decides
 ├── Unavailable            69  a service does not answer (retryable)
 │   ├── Conflict           75  another writer's commit came first (retryable)
@@ -78,6 +79,10 @@ class BadRecord(DataRefused):
 
     def __reduce__(self) -> tuple[type[BadRecord], tuple[str, str]]:
         return BadRecord, (self.place, self.reason)
+
+
+class Unfit(DataRefused):
+    """A record has other columns than the table."""
 
 
 class StartRefused(DataRefused):

@@ -11,7 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from calve.errors import BadRecord, CalveError, ConfigurationError, DataRefused, NotPermitted, Unavailable
+from calve.errors import (
+    BadRecord,
+    CalveError,
+    ConfigurationError,
+    DataRefused,
+    NotPermitted,
+    Unavailable,
+    Unfit,
+)
 
 _MARKER = "calve-error "
 _LONGEST = 600
@@ -206,7 +214,7 @@ def classify(text: str, what: str) -> CalveError:
     )
 
 
-_FROM_WORKERS = {kind.__name__: kind for kind in (ConfigurationError, NotPermitted, Unavailable)}
+_FROM_WORKERS = {kind.__name__: kind for kind in (ConfigurationError, NotPermitted, Unavailable, Unfit)}
 
 
 def _from_worker(text: str) -> CalveError | None:

@@ -86,7 +86,9 @@ def test_records_that_no_table_is_for_are_kept_back_and_counts_add_up():
     assert catcher.adds_up(len(found))
     letter = catcher.letters[0]
     assert (letter.stage, letter.position) == ("route", '{"topic":"t","partition":0,"offset":1}')
-    assert letter.message == "table 'orders_EU': a name has small letters, digits and '_', at most 128 of them"
+    assert (
+        letter.message == "table 'orders_EU': a name has small letters, digits and '_', at most 128 of them"
+    )
     assert catcher.letters[1].message == "no table: NULL in {region}"
 
 
@@ -178,7 +180,13 @@ def test_the_key_of_a_record_may_be_the_key_of_the_table_and_must_then_be_there(
 
 @pytest.mark.parametrize(
     ("value", "number"),
-    [(b"\0\0\0\1\2{", 258), (b"\0\xff\xff\xff\xff", -1), (b"\0\0\0", None), (b'{"a": 1}', None), (None, None)],
+    [
+        (b"\0\0\0\1\2{", 258),
+        (b"\0\xff\xff\xff\xff", -1),
+        (b"\0\0\0", None),
+        (b'{"a": 1}', None),
+        (None, None),
+    ],
 )
 def test_a_letter_keeps_the_id_that_its_record_begins_with(value, number):
     assert stated_id(value) == number

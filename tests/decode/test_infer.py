@@ -14,9 +14,20 @@ from hypothesis import strategies as st
 from calve.decode import infer
 from calve.decode.csv import CsvDecoder
 from calve.decode.dialect import Dialect
-from calve.decode.infer import Mixed, csv_type, file_types, json_type, letter_types, merged, of_parts, settled
+from calve.decode.infer import (
+    Fields,
+    Mixed,
+    csv_type,
+    file_types,
+    json_type,
+    letter_types,
+    merged,
+    of_parts,
+    settled,
+)
 from calve.decode.json import JsonDecoder
 from calve.decode.reading import Layout, Split
+from calve.errors import Unfit
 from calve.schema import Schema, Struct, parse, storable
 
 
@@ -165,3 +176,112 @@ def test_what_can_be_read_of_a_file_tells_its_columns(tmp_path):
     decoder = JsonDecoder(Schema(()))
     texts = ('[{"a": 1}, {"b": 2}]', '{"c": 1', "[" * 10_000)
     assert of_files(decoder, tmp_path, Layout(multi_line=True), *texts) == parse("a BIGINT, b BIGINT")
+
+
+KNOWN = parse(
+    "id BIGINT NOT NULL, n INT, d DOUBLE, at TIMESTAMP, s STRUCT<x: BIGINT, l: ARRAY<STRUCT<y: STRING>>>"
+)
+
+
+def watched(*records: Any, is_guess: bool = True, known: Schema = KNOWN) -> tuple[list[Any], list[Any]]:
+    lines = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in records]
+    rows, bad = JsonDecoder(known, Fields(known, is_guess)).sift(pa.array(lines, pa.binary()))
+    return rows.to_pylist(), [(one.at, one.reason) for one in bad]
+
+
+GOOD = {"id": 1, "n": 2, "d": 3, "at": "2026-01-01T00:00:00Z", "s": {"x": 1, "l": [{"y": "z"}]}}
+FITTING = [
+    {"id": 2},
+    {"id": 2, "new": None, "s": {"new": None, "l": [{"new": [None, {}]}]}},
+    {"id": 2, "d": 1.5, "s": {"l": []}},
+]
+OTHER = [
+    {"id": 1, "new": 1},
+    {"id": 1, "s": {"new": "x"}},
+    {"id": 1, "s": {"l": [{"new": True}]}},
+    {"id": 1, "n": "text"},
+    {"id": 1.5},
+    {"id": 2**63},
+    {"id": 1, "s": [1]},
+    {"id": 1, "d": {"x": 1}},
+]
+REFUSED = [
+    ({"id": 1, "n": 2**31}, "out_of_range"),
+    ({"id": 1, "at": "now"}, "wrong_type"),
+    ({"n": 1}, "null"),
+    (b"[1]", "malformed"),
+]
+
+
+@pytest.mark.parametrize("others", [0, 50])
+@pytest.mark.parametrize("record", FITTING)
+def test_records_that_fit_the_table_are_read_at_once(record, others):
+    rows, bad = watched(*[GOOD] * others, record, *[GOOD] * others)
+    assert (len(rows), bad) == (2 * others + 1, [])
+
+
+@pytest.mark.parametrize("others", [0, 50])
+@pytest.mark.parametrize("record", OTHER)
+def test_a_record_that_tells_other_columns_ends_a_reading_that_was_a_guess(record, others):
+    with pytest.raises(Unfit):
+        watched(*[GOOD] * others, record, *[GOOD] * others)
+
+
+@pytest.mark.parametrize("others", [0, 50])
+@pytest.mark.parametrize(("record", "reason"), REFUSED)
+def test_a_value_that_the_column_cannot_hold_is_bad_also_where_columns_are_a_guess(record, reason, others):
+    rows, bad = watched(*[GOOD] * others, record, *[GOOD] * others)
+    assert (len(rows), bad) == (2 * others, [(others, reason)])
+
+
+@given(st.lists(st.fixed_dictionaries({"id": st.integers(0, 9)}, optional={
+    "n": st.integers(0, 9) | st.text("ab", max_size=2),
+    "d": st.floats(0.5, 1.5) | st.integers(0, 5),
+    "s": st.fixed_dictionaries({}, optional={
+        "x": st.none() | st.integers(0, 3) | st.text("ab", min_size=1, max_size=1),
+        "y": st.none() | st.integers(0, 3) | st.just([]),
+        "l": st.none() | st.just([]) | st.lists(st.just({"y": "t"}), max_size=2),
+    }),
+    "more": st.none() | st.booleans() | st.just([]),
+}), min_size=1, max_size=5))  # fmt: skip
+@settings(max_examples=80, deadline=None)
+def test_a_guess_gives_what_a_look_at_all_records_gives_or_ends(records):
+    columns = settled(storable(found(*records)), KNOWN) if not is_mixed(records) else None
+    is_known = columns is not None and Fields(KNOWN, True)._holds(columns)
+    try:
+        rows, bad = watched(*records)
+    except Unfit:
+        assert not is_known
+        return
+    assert is_known
+    expected, wrong = watched(*records, is_guess=False, known=columns)
+    assert ([told(row) for row in rows], bad) == ([told(row) for row in expected], wrong)
+
+
+def is_mixed(records: Any) -> bool:
+    try:
+        settled(storable(found(*records)), KNOWN)
+    except Mixed:
+        return True
+    return False
+
+
+def told(value: Any) -> Any:
+    """What there is in a value; objects and arrays without anything tell no column."""
+    if isinstance(value, dict):
+        return {
+            key: inner for key, one in value.items() if (inner := told(one)) not in (None, {}, [])
+        } or None
+    return value
+
+
+@pytest.mark.parametrize("depth", [infer.DEEPEST + 5, 2_000, 50_000])
+@pytest.mark.parametrize("pair", [("[", "]"), ('{"a":', "}")])
+def test_a_record_that_is_nested_too_deeply_tells_nothing_and_is_bad(depth, pair):
+    opening, closing = pair
+    deep = f'{{"id": 1, "x": {opening * depth}1{closing * depth}}}'.encode()
+    lines = [json.dumps({"id": n}).encode() for n in range(100)]
+    lines.insert(50, deep)
+    assert found(*lines) == parse("id BIGINT")
+    rows, bad = watched(*lines, is_guess=False, known=parse("id BIGINT"))
+    assert (len(rows), bad) == (100, [(50, "too_deep")])

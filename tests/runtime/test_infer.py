@@ -20,6 +20,8 @@ from calve.sink import dead_letter
 from calve.sink.declaration import IcebergSink
 from calve.sources.files import FilesSource
 
+UPSERT = {"commit_mode": "upsert", "key_fields": ["id"]}
+
 
 class Inbox:
     """A folder of files and a pipeline that takes one of them in a batch."""
@@ -82,6 +84,71 @@ def test_the_first_batch_decides_and_later_ones_add(lake, tmp_path, mode):
         {**nothing, "id": 3},
         {**nothing, "id": 4, "none": "now"},
     ]
+
+
+@pytest.fixture
+def looked_at(monkeypatch):
+    """How many batches were looked at before they were read."""
+    seen, real = [], FilesSource._columns_in
+
+    def columns_in(self, spark, after, to):
+        seen.append(to)
+        return real(self, spark, after, to)
+
+    monkeypatch.setattr(FilesSource, "_columns_in", columns_in)
+    return seen
+
+
+@pytest.mark.parametrize("keys", [{}, {"dead_letter": "off"}, UPSERT, {**UPSERT, "order_by": "a"}])
+def test_only_batches_that_tell_something_new_are_looked_at_before_they_are_read(
+    lake, tmp_path, looked_at, keys
+):
+    inbox = Inbox(lake, tmp_path / "in", **keys)
+    inbox.put(1, {"id": 1, "a": 1, "o": {"x": 1}})
+    inbox.put(2, {"id": 2, "none": None})
+    inbox.put(3, *({"id": number, "a": 3} for number in range(3, 100)), {"id": 100, "o": {"y": "new"}})
+    inbox.put(4, {"id": 101, "o": {"y": "z"}})
+    inbox.run()
+    assert len(looked_at) == 2
+    inbox.put(5, {"id": 102, "a": 5})
+    inbox.run()
+    assert len(looked_at) == 2
+    assert inbox.columns.names == ("id", "a", "o")
+    found = {row["id"]: row for row in inbox.rows()}
+    assert sorted(found) == list(range(1, 103))
+    assert found[100] == {"id": 100, "a": None, "o": {"x": None, "y": "new"}}
+    assert found[101]["o"] == {"x": None, "y": "z"}
+    assert found[2] == {"id": 2, "a": None, "o": None}
+
+
+def test_what_a_batch_that_was_guessed_wrong_has_of_bad_records_is_told_once(lake, tmp_path, looked_at):
+    inbox = Inbox(lake, tmp_path / "in")
+    inbox.put(1, {"id": 1})
+    inbox.put(2, "bad", {"id": 2}, {"id": 3, "new": 1}, "worse")
+    inbox.put(3, "worst", {"id": 4})
+    inbox.run()
+    assert len(looked_at) == 2
+    assert [row["id"] for row in inbox.rows()] == [1, 2, 3, 4]
+    assert [one[0] for one in inbox.letters()] == ["bad", "worse", "worst"]
+
+
+def test_strict_tables_and_several_ones_are_looked_at_in_every_batch(lake, tmp_path, looked_at):
+    inbox = Inbox(lake, tmp_path / "in", schema_evolution="strict")
+    inbox.put(1, {"id": 1, "a": 1})
+    inbox.put(2, {"id": 2})
+    with pytest.raises(DataRefused, match="column 'a' is missing in the rows"):
+        inbox.run()
+    assert len(looked_at) == 2
+
+
+def test_a_record_that_is_nested_too_deeply_is_a_dead_letter(lake, tmp_path):
+    inbox = Inbox(lake, tmp_path / "in")
+    deep = '{"id": 2, "x": ' + "[" * 30_000 + "]" * 30_000 + "}"
+    inbox.put(1, {"id": 1}, deep)
+    inbox.put(2, {"id": 3}, deep)
+    inbox.run()
+    assert inbox.rows() == [{"id": 1}, {"id": 3}]
+    assert [one[1] for one in inbox.letters()] == ["too_deep", "too_deep"]
 
 
 def test_mixed_types_are_refused_with_the_path_and_nothing_is_written(lake, tmp_path):

@@ -68,7 +68,9 @@ def test_partition_fields_follow_renames_into_structs():
 
 
 def test_a_summary_of_changes_is_bounded_and_tells_how_many_it_leaves_out():
-    events = [{"change": "add_column", "column": f"c{n}" * 20, "before": None, "after": "INT"} for n in range(99)]
+    events = [
+        {"change": "add_column", "column": f"c{n}" * 20, "before": None, "after": "INT"} for n in range(99)
+    ]
     text = evolve.summary(events)
     told = json.loads(text)
     assert len(text.encode()) <= evolve.LIMIT

@@ -103,3 +103,52 @@ def test_a_key_that_no_record_has_is_a_column_all_the_same():
 def test_records_without_fields_are_refused_where_there_is_no_table():
     with pytest.raises(DataRefused, match="the records have no fields; declare 'schema'"):
         inferred(Schema(()), None, "t")
+
+
+BOUNDS: tuple[Any, ...] = (None, {}, {"has": "id BIGINT, b STRING"})
+TABLE = parse("id BIGINT NOT NULL, a INT, m MAP<STRING, INT>, v TIMESTAMP")
+
+
+def test_where_the_table_is_known_records_are_not_looked_at_before_they_are_read():
+    source = told()
+    assert source._of_good(*BOUNDS, BAD).columns() == parse("id BIGINT, b STRING")
+    source = told()
+    source.expect(TABLE, whole=True)
+    made = source._of_good(*BOUNDS, BAD)
+    assert made.columns() == parse("id BIGINT NOT NULL, a INT, v TIMESTAMP")
+    assert made._decoder().watch.is_guess
+    assert source._of_bad(*BOUNDS, BAD) is made
+    assert not made.infers
+
+
+def test_where_a_record_did_not_fit_all_of_them_are_looked_at():
+    source = told()
+    source.expect(TABLE, whole=True)
+    source.look_closely(*BOUNDS[1:])
+    made = source._of_good(*BOUNDS, BAD)
+    assert made.columns() == parse("id BIGINT NOT NULL, b STRING")
+    assert not made._decoder().watch.is_guess
+    assert source._of_good(None, {"next": 1}, {"has": "id BIGINT"}, BAD)._decoder().watch.is_guess
+
+
+def test_what_was_found_out_of_a_batch_already_counts_more_than_a_guess():
+    source = told()
+    first = source._of_good(*BOUNDS, BAD).columns()
+    source.expect(TABLE, whole=True)
+    assert source._of_good(*BOUNDS, BAD).columns().names == first.names
+
+
+@pytest.mark.parametrize("keys", [{}, {"format": "csv", "options": {"header": True}}])
+def test_nothing_is_guessed_of_several_tables_nor_of_texts(keys):
+    source = told(**keys)
+    source.expect(TABLE, whole=bool(keys))
+    assert source._of_good(*BOUNDS, BAD).columns().names == ("id", "b")
+
+
+def test_what_kafka_knows_of_records_is_not_expected_of_them():
+    source = KafkaSource.model_validate({**KAFKA, "metadata": ["offset"]})
+    source.expect(parse("id BIGINT, _offset BIGINT"), whole=True)
+    guess = source._guess({}, {})
+    assert guess is not None
+    assert guess.columns() == parse("id BIGINT, _offset BIGINT NOT NULL")
+    assert guess.declared == parse("id BIGINT")

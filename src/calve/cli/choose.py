@@ -104,9 +104,9 @@ def _tables_of(
         return
     writers = [declared.sink_id_of(one) for one, its in project.pipelines.items() if its.sink == name]
     leads = [replace(whole, table=lead(writer)) for writer in dict.fromkeys(writers)]
-    for one in leads:
-        names = (str(whole), whole.table, str(one), one.table)
-        yield names, ChosenTable(declared.catalog, one, declared.branch, True, letters)
+    for listing in leads:
+        names = (str(whole), whole.table, str(listing), listing.table)
+        yield names, ChosenTable(declared.catalog, listing, declared.branch, True, letters)
     routed = replace(whole, table=text.removeprefix(f"{declared.namespace}."))
     if template.has(routed.table) and routed not in (*leads, letters):
         yield (str(routed), routed.table), ChosenTable(declared.catalog, routed, declared.branch)

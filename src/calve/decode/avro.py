@@ -197,11 +197,11 @@ class AvroDecoder(Decoder):
 def _column(column: Column, member: Member, rows: list[Any]) -> Values:
     try:
         return member.of(rows)
-    except (pa.ArrowInvalid, ValueError, OverflowError) as error:
-        # What is of another kind is known by the schema of the writer; what Arrow refuses does not fit.
-        is_large = isinstance(error, (pa.ArrowInvalid, OverflowError))
-        why = "out_of_range" if is_large else reason_of(error)
-        raise Mismatch(f"column '{column.name}': {error}", why) from None
+    except (pa.ArrowInvalid, OverflowError) as error:
+        # What is of another kind is known by the schema of the writer; this is too much for the column.
+        raise Mismatch(f"column '{column.name}': {error}", "out_of_range") from None
+    except ValueError as error:
+        raise Mismatch(f"column '{column.name}': {error}", reason_of(error)) from None
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,31 @@ import pyarrow as pa
 from calve.decode.arrow import Values, compute
 from calve.decode.csv import CsvDecoder
 from calve.decode.decoder import Decoder, Mismatch, utf8
-from calve.decode.json import TEXTUAL, Number, objects, parsed
+from calve.decode.json import TEXTUAL, Number, Watch, objects, parsed
 from calve.decode.reading import Layout, Split, blocks
-from calve.schema import Array, Column, Decimal, Map, Primitive, Schema, Struct, Type, from_spark_json
+from calve.errors import Unfit
+from calve.schema import (
+    Array,
+    Column,
+    Decimal,
+    Map,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+    from_spark_json,
+    parts,
+    storable,
+)
 
 BIGINT, DOUBLE, BOOLEAN, STRING, VOID = map(Primitive, ("bigint", "double", "boolean", "string", "void"))
 NOTHING = Struct(())
 
 TYPES = "lane BIGINT, at BIGINT, type STRING"
 """What workers tell: where the records are, and the columns that they have."""
+
+DEEPEST = 100
+"""How much may be inside each other in a table that records tell the columns of."""
 
 _FEW = 64
 _MIXED = "mixed "
@@ -87,7 +103,86 @@ def _of_record(value: bytes | None) -> Struct:
     except (Mismatch, RecursionError):
         return NOTHING
     assert isinstance(found, Struct)
-    return found
+    return NOTHING if _is_deep(found) else found
+
+
+def _is_deep(kind: Type, left: int = DEEPEST) -> bool:
+    """Whether more is inside each other than a table is given; such a record is bad."""
+    return left < 0 or any(_is_deep(one.type, left - 1) for one in parts(kind))
+
+
+class Fields(Watch):
+    """Tells which records have fields that are none of `columns`.
+
+    Where the columns are a guess, such a record, or one whose values they cannot hold, ends the reading. Else
+    all records were looked at before, and what they told nothing of is too deep.
+    """
+
+    def __init__(self, columns: Schema, is_guess: bool) -> None:
+        self.columns = columns
+        self.is_guess = is_guess
+
+    def block(self, read: pa.Schema) -> None:
+        if _has_more(read, self.columns.columns):
+            self._refuse()
+
+    def record(self, found: dict[str, Any]) -> None:
+        try:
+            kind = _of_value(found)
+        except RecursionError:
+            raise Mismatch("nested too deeply", "too_deep") from None
+        if not self._holds(storable(Schema(parts(kind)))):
+            self._refuse()
+
+    def _holds(self, found: Schema) -> bool:
+        """Whether the columns have all that was found or, where they are sure, at least its names."""
+        try:
+            told = settled(found, self.columns) if self.is_guess else found
+        except Mixed:
+            return False
+        return _is_within(Struct(told.columns), Struct(self.columns.columns), self.is_guess)
+
+    def _refuse(self) -> None:
+        if self.is_guess:
+            raise Unfit("Cannot decode records: they have other columns than the table")
+        raise Mismatch("nested too deeply", "too_deep")
+
+
+def _has_more(read: Iterable[Any], columns: Iterable[Column]) -> bool:
+    """Whether Arrow read fields that no column is for, and in which there is something."""
+    known = {column.name: column.type for column in columns}
+    return any(_is_more(field.type, known.get(field.name)) for field in read)
+
+
+def _is_more(read: Any, known: Type | None) -> bool:
+    if known is None:
+        return not _is_nothing(read)
+    if pa.types.is_struct(read) and isinstance(known, Struct):
+        return _has_more(read, known.columns)
+    if pa.types.is_list(read) and isinstance(known, Array):
+        return _is_more(read.value_type, known.element)
+    return False
+
+
+def _is_nothing(read: Any) -> bool:
+    """Whether a type that Arrow found tells that there are NULLs only."""
+    while pa.types.is_list(read):
+        read = read.value_type
+    if pa.types.is_struct(read):
+        return all(_is_nothing(field.type) for field in read)
+    return bool(pa.types.is_null(read))
+
+
+def _is_within(found: Type, known: Type, by_type: bool) -> bool:
+    """Whether `known` has all that is in `found`, with the same types or at least the same names."""
+    if isinstance(found, Struct) and isinstance(known, Struct):
+        there = {one.name: one.type for one in known.columns}
+        return all(
+            one.name in there and _is_within(one.type, there[one.name], by_type) for one in found.columns
+        )
+    if isinstance(found, Array) and isinstance(known, Array):
+        return _is_within(found.element, known.element, by_type)
+    return not by_type or found == known
 
 
 def _of_value(value: Any) -> Type:
@@ -104,16 +199,18 @@ def _of_value(value: Any) -> Type:
     return kinds.get(type(value), VOID)
 
 
-def _from_arrow(fields: Iterable[Any]) -> Iterator[Column]:
+def _from_arrow(fields: Iterable[Any], left: int = DEEPEST) -> Iterator[Column]:
     for field in fields:
-        yield Column(field.name, _of_arrow(field.type))
+        yield Column(field.name, _of_arrow(field.type, left - 1))
 
 
-def _of_arrow(kind: Any) -> Type:
+def _of_arrow(kind: Any, left: int) -> Type:
+    if left < 0:
+        raise Mismatch("nested too deeply", "too_deep")
     if pa.types.is_struct(kind):
-        return Struct(tuple(_from_arrow(kind)))
+        return Struct(tuple(_from_arrow(kind, left)))
     if pa.types.is_list(kind):
-        return Array(_of_arrow(kind.value_type))
+        return Array(_of_arrow(kind.value_type, left - 1))
     names: dict[Any, Type] = {pa.null(): VOID, pa.int64(): BIGINT, pa.float64(): DOUBLE, pa.bool_(): BOOLEAN}
     # Arrow takes texts that look like times for times.
     return names.get(kind, STRING)
@@ -192,9 +289,9 @@ def _refuse_mixed(path: str, kind: Type) -> None:
             _refuse_mixed(f"{path}.{column.name}", column.type)
 
 
-def of_parts(parts: Iterable[Any], is_csv: bool = False) -> Schema:
+def of_parts(told: Iterable[Any], is_csv: bool = False) -> Schema:
     """The columns of all records, from what workers told of theirs."""
-    ordered = sorted(parts, key=lambda part: (part.lane, part.at))
+    ordered = sorted(told, key=lambda part: (part.lane, part.at))
     structs = (Struct(from_spark_json(json.loads(part.type)).columns) for part in ordered)
     return Schema(reduce(csv_merged if is_csv else _merged_structs, structs, NOTHING).columns)
 

@@ -30,23 +30,41 @@ from calve.decode.scalars import (
 from calve.schema import Array, Column, Decimal, Map, Primitive, Schema, Struct, Type
 
 _SPACE = " \t\r\n"
+_DEEP = 1_000
 _CONSTANT = re.compile(rb"[:,\[]\s*-?(?:NaN|Inf)")
 TEXTUAL = ("string", "binary", "date", "timestamp", "timestamp_ntz")
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
-class JsonDecoder(Decoder):
-    """Each record is one JSON object."""
+class Watch(ABC):
+    """Is told what records have that a decoder does not make columns of; travels to Python workers."""
 
-    def __init__(self, schema: Schema) -> None:
+    @abstractmethod
+    def block(self, read: pa.Schema) -> None:
+        """Of a block, what Arrow read: raises Mismatch where a closer look is needed, or Unfit."""
+
+    @abstractmethod
+    def record(self, found: dict[str, Any]) -> None:
+        """Of a record, what it holds: raises Mismatch where it is bad, or Unfit."""
+
+
+class JsonDecoder(Decoder):
+    """Each record is one JSON object. Where there is a `watch`, fields are told to it that are no columns."""
+
+    def __init__(self, schema: Schema, watch: Watch | None = None) -> None:
         super().__init__(schema)
+        self.watch = watch
         self.is_fast = not any(has_map(column.type) for column in schema.columns)
 
     def _fast(self, values: Values) -> pa.RecordBatch:
         if not self.is_fast:
             raise Mismatch("Arrow reads no maps from JSON")
         explicit = pa.schema([pa.field(column.name, raw(column.type)) for column in self.schema.columns])
-        columns = zip(objects(values, explicit).columns, self.schema.columns, strict=True)
+        read = objects(values, explicit, finds=self.watch is not None)
+        if self.watch is not None:
+            self.watch.block(read.schema)
+        # Columns that were not asked for are behind those that were.
+        columns = zip(read.columns[: len(explicit)], self.schema.columns, strict=True)
         arrays = [shaped(one(array), column.type) for array, column in columns]
         refuse_nulls(arrays, self.schema.columns)
         return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self.schema))
@@ -56,7 +74,11 @@ class JsonDecoder(Decoder):
             found = parsed(value)
         except RecursionError:
             return self._deep(value)
-        return [member(found, column, "") for column in self.schema.columns]
+        try:
+            return [member(found, column, "") for column in self.schema.columns]
+        finally:
+            if self.watch is not None:
+                self.watch.record(found)
 
     def _deep(self, value: bytes) -> list[Any]:
         """A record nested more deeply than Python reads; in fields that are not declared Arrow can."""
@@ -81,16 +103,31 @@ def parsed(value: bytes) -> dict[str, Any]:
     return found
 
 
-def objects(values: Values, explicit: pa.Schema | None = None) -> pa.Table:
-    """The objects that records hold, as Arrow reads them; raises Mismatch where one holds none or several."""
+def objects(values: Values, explicit: pa.Schema | None = None, finds: bool = False) -> pa.Table:
+    """The objects that records hold, as Arrow reads them; raises Mismatch where one holds none or several.
+
+    Where nothing is `explicit`, or others are to be found too, fields come with types that Arrow finds.
+    """
+    finds = finds or explicit is None
+    if finds:
+        _refuse_deep(values)
     data = _joined(values)
     reading = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
-    behavior: Any = "infer" if explicit is None else "ignore"
+    behavior: Any = "infer" if finds else "ignore"
     parsing = pj.ParseOptions(explicit_schema=explicit, unexpected_field_behavior=behavior)
     read = pj.read_json(io.BytesIO(data), read_options=reading, parse_options=parsing)
     if read.num_rows != len(values):
         raise Mismatch("a record holds no object, or more than one")
     return read
+
+
+def _refuse_deep(values: Values) -> None:
+    """Raise Mismatch where Arrow, as it finds types, would go deeper into a record than its stack goes."""
+    # Each level takes two bytes at least.
+    is_long = compute.greater(compute.binary_length(values), 2 * _DEEP)
+    for value in values.filter(is_long).to_pylist():
+        if value.count(b"{") + value.count(b"[") > _DEEP:
+            raise Mismatch("nested too deeply", "too_deep")
 
 
 def _joined(values: Values) -> bytes:

@@ -22,7 +22,7 @@ from calve.decode.csv import CsvDecoder
 from calve.decode.decoder import Decoder, Mismatch, utf8
 from calve.decode.dialect import Dialect
 from calve.decode.rows import checked, sifted
-from calve.errors import BadRecord
+from calve.errors import BadRecord, CalveError
 from calve.gateway import WorkerError
 
 BLOCK = 4 * 1024 * 1024
@@ -90,7 +90,7 @@ def file_rows(
                 for split in tasks[int(str(task))]:
                     try:
                         yield from _rows(decoder, split, layout, changes, sieve)
-                    except BadRecord as error:
+                    except CalveError as error:
                         raise WorkerError(error) from None
 
     return rows

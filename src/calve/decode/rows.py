@@ -177,9 +177,7 @@ def _mapped(
     return mapped
 
 
-def _routable(
-    made: Sifted, batch: pa.RecordBatch, kept: Mapping[str, str], topics: Topics
-) -> pa.RecordBatch:
+def _routable(made: Sifted, batch: pa.RecordBatch, kept: Mapping[str, str], topics: Topics) -> pa.RecordBatch:
     """Rows with all that may name their table, or be part of their key."""
     rows, streams = _with(made, batch, kept), topics.streams(batch)
     streams = streams if made.origins is None else streams.take(made.origins)

@@ -1,8 +1,8 @@
 """Dead letters of a pipeline, looked at, run through the present declaration again, and taken away.
 
 A replay commits the rows of letters together with the ids of those letters, as the position of a mark of its
-own in the table of the rows; then it marks the letters. What was cut off between the two is found there. Where
-rows go to several tables, replays have a list of them and its mark for themselves, and go by the same protocol.
+own in the table of the rows; then it marks the letters. What was cut off between the two is found there.
+Where rows go to several tables, replays have a list of them for themselves, and go by the same protocol.
 """
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ class _Replay:
                 self._writer.find(_source(tables.load(self._spark, self._letters.name)))
         if self._writer.owed is not None:
             raise DataRefused(
-                f"Cannot purge dead letters of pipeline '{self._pipeline.name}': a replay was cut off between "
-                "two of its tables; finish it with: calve dead-letter replay --yes"
+                f"Cannot purge dead letters of pipeline '{self._pipeline.name}': a replay was cut off "
+                "between two of its tables; finish it with: calve dead-letter replay --yes"
             )
 
     def run(self, found: DataFrame, limit: int) -> Replayed:
@@ -212,8 +212,8 @@ class _Replay:
         taken = self._chunk(ids, again)
         if sorted(taken) != sorted(ids):
             raise DataRefused(
-                f"Cannot finish the replay that was cut off: of its {len(ids)} letters {len(taken)} are taken "
-                "now; replay once with the declaration as it was"
+                f"Cannot finish the replay that was cut off: of its {len(ids)} letters {len(taken)} are "
+                "taken now; replay once with the declaration as it was"
             )
         told.taken += again.taken
         return taken
@@ -251,7 +251,9 @@ class _Replay:
         if seen.records != len(ids):
             raise Unavailable(f"Cannot replay: of {len(ids)} letters {seen.records} are accounted for")
         if not seen.is_whole:
-            raise Unavailable(f"Cannot replay: of {seen.bad} letters that are refused {len(seen.letters)} are told")
+            raise Unavailable(
+                f"Cannot replay: of {seen.bad} letters that are refused {len(seen.letters)} are told"
+            )
         refused = {letter.position: letter.reason for letter in seen.letters}
         told.refused.update(refused.values())
         rows = letters.select(LETTER_ID, "position").collect()

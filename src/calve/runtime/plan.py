@@ -132,7 +132,7 @@ def _look(
     found.position = mark.position if mark else source.start()
     if writer:
         runner.expect(writer)
-    found.columns = runner.columns(found.position)
+    found.columns = runner.columns(found.position, closely=True)
     _check_creatable(found)
     if isinstance(writer, Routed):
         found.tables = tuple(str(writer.table_name(name)) for name in writer.tables)

@@ -10,7 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from calve import changes, crash
-from calve.errors import ConfigurationError
+from calve.errors import ConfigurationError, Unfit
+from calve.gateway import translated
 from calve.iceberg.stage import NOTHING, Staged
 from calve.patience import Abandoned, Patience
 from calve.position import Position
@@ -148,14 +149,19 @@ class Runner:
         """Whether the source says what its columns are, and not only the rows that are there."""
         return self._source.says_columns
 
-    def columns(self, start: Position, to: Position | None = None) -> Schema:
-        """The columns of the values that reach the sink; where only rows tell them, those up to `to`."""
+    def columns(self, start: Position, to: Position | None = None, *, closely: bool = False) -> Schema:
+        """The columns of the values that reach the sink; where only rows tell them, those up to `to`.
+
+        `closely`: what these rows have, even if the table is known.
+        """
         said = self._source.columns()
         if said is not None:
             return self._said(said)
         to = to or self._source.latest(start, self._limits).to
         if to == start and not self.is_said:
             return Schema(())
+        if closely:
+            self._source.look_closely(start, to)
         return self.columns_of(self._frame(start, to))
 
     def _said(self, columns: Schema) -> Schema:
@@ -222,6 +228,16 @@ class Runner:
 
     def _stage(self, writer: Writer | Routed, after: Position, waiting: Waiting) -> tuple[Staged, Staged]:
         """The rows of a batch and its dead letters, as files that no snapshot has yet."""
+        try:
+            return self._stage_once(writer, after, waiting)
+        except Unfit:
+            self._source.look_closely(after, waiting.to)
+            return self._stage_once(writer, after, waiting)
+
+    @translated("run the batch")
+    def _stage_once(
+        self, writer: Writer | Routed, after: Position, waiting: Waiting
+    ) -> tuple[Staged, Staged]:
         frame = self._frame(after, waiting.to)
         crash.point("read.after")
         self.fit(writer, frame)
@@ -252,7 +268,9 @@ class Runner:
         if there is not None:
             own = changes.KEPT.names if self._sink.change_columns else ()
             values = (column for column in there.columns if column.name not in own)
-            self._source.expect(Schema(tuple(values)))
+            # Of several tables each has the columns of its rows; a strict one refuses rows that lack some.
+            whole = isinstance(writer, Writer) and self._sink.schema_evolution != "strict"
+            self._source.expect(Schema(tuple(values)), whole=whole)
 
     def _frame(self, after: Position, to: Position) -> DataFrame:
         if self._letters:

@@ -433,7 +433,9 @@ class IcebergSink(Model):
             return [Flaw(("dead_letter", "table"), "another table of the sink has this name")]
         name = self.dead_letter_table()
         if name and self.template and self.confinement(self.template).refusal(name) is None:
-            return [Flaw(("dead_letter", "table"), f"rows could be routed to it: '{self.table}' names it too")]
+            return [
+                Flaw(("dead_letter", "table"), f"rows could be routed to it: '{self.table}' names it too")
+            ]
         return []
 
     def _size_flaws(self) -> list[Flaw]:

@@ -391,7 +391,7 @@ class FilesSource(Inferring):
         schema = declared if self.operation is None else loose(declared)
         if self.format == "csv":
             return CsvDecoder(schema, self.options.dialect())
-        return JsonDecoder(schema)
+        return JsonDecoder(schema, self._watch)
 
     def check(self) -> list[str]:
         self._folder().require()

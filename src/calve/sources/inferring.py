@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, PrivateAttr
 
 from calve.errors import DataRefused
 from calve.position import Position
-from calve.schema import Column, Schema, parts, storable
-from calve.sources.declared import Declared
+from calve.schema import Column, Map, Schema, Type, parts, storable
+from calve.sources.declared import Declared, undecodable
 from calve.sources.source import Source
 from calve.sources.written_schema import WrittenSchema
 
@@ -31,10 +31,14 @@ S = TypeVar("S", bound="Inferring")
 class Inferring(Source):
     """A source that can leave its columns to the records of a batch.
 
-    All that is read of one batch has the same columns: its rows, and what is bad about it.
+    All that is read of one batch has the same columns: its rows, and what is bad about it. Where the table is
+    known, they are guessed to be its own, and found out in a pass of its own only where a record has others.
     """
 
     _expected: Schema | None = PrivateAttr(default=None)
+    _whole: bool = PrivateAttr(default=False)
+    _close: tuple[Position, Position] | None = PrivateAttr(default=None)
+    _watch: Any = PrivateAttr(default=None)
     _found: tuple[Position, Position, Schema] | None = PrivateAttr(default=None)
     _good: tuple[Position, Position, Inferring] | None = PrivateAttr(default=None)
 
@@ -43,8 +47,11 @@ class Inferring(Source):
     def infers(self) -> bool:
         """Whether the records themselves tell which columns they have."""
 
-    def expect(self, table: Schema) -> None:
-        self._expected = table
+    def expect(self, table: Schema, *, whole: bool = False) -> None:
+        self._expected, self._whole = table, whole
+
+    def look_closely(self, after: Position, to: Position) -> None:
+        self._close = (after, to)
 
     @abstractmethod
     def _told(self) -> str:
@@ -61,10 +68,29 @@ class Inferring(Source):
     def _of_batch(
         self: S, spark: SparkSession, after: Position, to: Position, keys: Collection[str] = ()
     ) -> S:
-        """The same source with the columns that the records of a batch have."""
+        """The same source with the columns that the records of a batch have, or are guessed to have."""
+        guess = self._guess(after, to)
+        if guess is not None:
+            return guess
         if self._found is None or self._found[:2] != (after, to):
             self._found = (after, to, self._columns_in(spark, after, to))
         return self._with(self._found[2], keys)
+
+    def _guess(self: S, after: Position, to: Position) -> S | None:
+        """The same source with the columns of the table; None where it is known better, or texts tell them."""
+        is_known = self._found is not None and self._found[:2] == (after, to)
+        columns = expectable(self._expected) if self._expected and self._whole else Schema(())
+        if is_known or self._close == (after, to) or self._is_text() or not columns.columns:
+            return None
+        made = self._watching(columns, is_guess=True)
+        return None if made.flaws() else made
+
+    def _watching(self: S, columns: Schema, is_guess: bool) -> S:
+        from calve.decode.infer import Fields
+
+        made = self.model_copy(update={"schema_": columns})
+        made._watch = Fields(columns, is_guess)
+        return made
 
     def _of_good(self: S, spark: SparkSession, after: Position, to: Position, bad: Catch) -> S:
         """That one, and remember it: by the time bad records are read, the table may have changed."""
@@ -82,7 +108,7 @@ class Inferring(Source):
 
     def _with(self: S, found: Schema, keys: Collection[str]) -> S:
         columns = inferred(found, self._expected, self._told(), keys, texts_take_all=self._is_text())
-        made = self.model_copy(update={"schema_": columns})
+        made = self._watching(columns, is_guess=False)
         for flaw in made.flaws():
             raise DataRefused(f"Cannot infer the schema of {self._told()}: {flaw.message}")
         return made
@@ -90,6 +116,17 @@ class Inferring(Source):
     def _is_text(self) -> bool:
         """Whether every value is written as a text, so that a column of texts can take it."""
         return False
+
+
+def expectable(table: Schema) -> Schema:
+    """The columns of a table that records can be read into at once, whole blocks of them."""
+    return Schema(
+        tuple(one for one in table.columns if not any(undecodable(Schema((one,)))) and not _has_map(one.type))
+    )
+
+
+def _has_map(kind: Type) -> bool:
+    return isinstance(kind, Map) or any(_has_map(one.type) for one in parts(kind))
 
 
 def inferred(

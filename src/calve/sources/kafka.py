@@ -405,9 +405,10 @@ class KafkaSource(KafkaSecurity, Inferring):
     def infers(self) -> bool:
         return self.schema_ is None and self.format == "json"
 
-    def expect(self, table: Schema) -> None:
+    def expect(self, table: Schema, *, whole: bool = False) -> None:
         own = {METADATA[name].name for name in self.metadata}
-        super().expect(Schema(tuple(column for column in table.columns if column.name not in own)))
+        held = tuple(column for column in table.columns if column.name not in own)
+        super().expect(Schema(held), whole=whole)
 
     def _told(self) -> str:
         return f"topics at '{self._where()}'"
@@ -535,7 +536,9 @@ class KafkaSource(KafkaSecurity, Inferring):
             return self._avro_decoder(schema)
         if self._written is not None and self._written.registry is not None:
             return HeadedDecoder(JsonDecoder(schema))
-        return CsvDecoder(schema, self.csv.dialect()) if self.format == "csv" else JsonDecoder(schema)
+        if self.format == "csv":
+            return CsvDecoder(schema, self.csv.dialect())
+        return JsonDecoder(schema, self._watch)
 
     def _avro_decoder(self, schema: Schema) -> Decoder:
         from calve.decode.avro import AvroDecoder

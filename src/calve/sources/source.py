@@ -131,8 +131,15 @@ class Source(Model, ABC):
     def _catches_nothing(self) -> ConfigurationError:
         return ConfigurationError(f"Cannot tell bad records of connector '{self.connector}' from good ones")
 
-    def expect(self, table: Schema) -> None:
-        """The table has these columns; a source that infers its own takes their types where it can."""
+    def expect(self, table: Schema, *, whole: bool = False) -> None:
+        """The table has these columns; a source that infers its own takes their types where it can.
+
+        `whole` tells that rows may have all of them: then it need not look at records before it reads them.
+        A reading raises Unfit where a record has others.
+        """
+
+    def look_closely(self, after: Position, to: Position) -> None:
+        """The next reading of (after, to] is to go by the columns that its records have, all of them."""
 
     def acknowledge(self, position: Position) -> None:
         """Everything up to `position` is in the table; the source may forget it."""
