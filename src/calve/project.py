@@ -221,7 +221,7 @@ class Parts:
 def flaws(parts: Parts) -> list[Flaw]:
     """What is wrong across the parts."""
     found = [flaw for name, pipeline in _known(parts) for flaw in _pipeline_flaws(parts, name, pipeline)]
-    return sorted({*found, *_same_writer(parts)}, key=lambda flaw: [str(key) for key in flaw.path])
+    return sorted({*found, *_same_writer(parts), *_letters_of_nothing(parts)}, key=lambda flaw: [str(key) for key in flaw.path])
 
 
 def _known(parts: Parts) -> Iterator[tuple[str, Pipeline]]:
@@ -305,6 +305,18 @@ def _same_writer(parts: Parts) -> Iterator[Flaw]:
             table = f"{sink.namespace}.{sink.table}"
             message = f"writes to table '{table}' as '{me[-1]}', as pipeline '{others[0]}' does"
             yield Flaw(("pipelines", name, "sink"), f"{message}; each needs its own 'sink_id'")
+
+
+def _letters_of_nothing(parts: Parts) -> Iterator[Flaw]:
+    """Dead letters are declared, and no source of the sink has records that could become some."""
+    for name, sink in parts.sinks.items():
+        sources = [parts.sources.get(one.source) for _, one in _known(parts) if one.sink == name]
+        known = [source for source in sources if source is not None]
+        if sink is None or "dead_letter" not in sink.config.model_fields_set or len(known) < len(sources):
+            continue
+        if sink.config.dead_letter != "off" and known and not any(one.config.catches for one in known):
+            why = f"has no effect: connector '{known[0].connector}' has no records here that could be bad"
+            yield Flaw(("sinks", name, "config", "dead_letter"), why)
 
 
 def _may_meet(one: IcebergSink, other: IcebergSink) -> bool:

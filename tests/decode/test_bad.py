@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pickle
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from calve import changes
-from calve.decode.bad import Letter, Report, Sieve
+from calve.decode.bad import Letter, Report, Sieve, as_batch
 from calve.decode.changes import RowChanges
 from calve.decode.json import JsonDecoder
 from calve.decode.reading import Layout, Split, file_rows
@@ -211,6 +213,19 @@ def test_where_it_is_bare_a_sieve_carries_which_records_are_bad_and_no_bytes_of_
         assert (len(catcher.letters) == 1_000) is bare
     assert {(one.value, one.reason) for one in catcher.letters} == {(None, "malformed")}
     assert len({one.position for one in catcher.letters}) == 1_000
+
+
+def test_a_file_whose_name_is_no_text_has_letters_too(tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    with open(path, "wb") as file:
+        file.write(b"x")
+    state = os.stat(path)
+    catcher = Catcher()
+    split = Split(path, 0, 1, 1, state.st_mtime_ns)
+    work = file_rows(JsonDecoder(SCHEMA), [[split]], Layout(), None, catcher.sieve)
+    assert rows(work, pa.RecordBatch.from_pydict({"id": [0]})) == []
+    (letter,) = as_batch(catcher.letters).to_pylist()
+    assert json.loads(letter["position"])["file"] == path
 
 
 def test_what_names_tables_travels_to_workers():

@@ -20,12 +20,13 @@ from calve.sink.tombstones import followed
 NAME = TableName("c", ("shop",), "t")
 
 
-def metadata(ddl: str, *partition: str) -> Any:
+def metadata(ddl: str, *partition: str, sort: tuple[str, ...] = ()) -> Any:
     fields = tuple(map(partition_field, partition))
     return SimpleNamespace(
         schema=lambda: parse(ddl),
         partition=lambda: fields,
         partition_fields=lambda: fields,
+        sort_columns=lambda: sort,
         format_version=2,
     )
 
@@ -51,6 +52,11 @@ def test_what_the_declaration_needs_is_never_dropped(keys):
     table = metadata("id INT, b STRING", *keys.get("partition_by", ()))
     with pytest.raises(TableMismatch, match="'b' is missing in the rows, and the declaration"):
         evolve.steps(table, sink(**keys), NAME, parse("id INT"), is_said=True)
+
+
+def test_what_the_table_itself_is_sorted_by_is_never_dropped():
+    with pytest.raises(TableMismatch, match="'b' is missing in the rows"):
+        evolve.steps(metadata("id INT, b STRING", sort=("b",)), sink(), NAME, parse("id INT"), is_said=True)
 
 
 def test_a_column_that_partitions_are_made_of_can_be_called_differently_by_an_alias():
@@ -114,3 +120,8 @@ def test_an_order_that_is_called_differently_keeps_its_values():
 def test_an_order_of_another_kind_is_refused():
     old = parse(f"id INT NOT NULL, at INT, {WHEN}")
     assert followed(old, parse(f"id INT NOT NULL, at STRING, {WHEN}"), {}).refusals
+
+
+def test_partitions_that_the_table_decides_cannot_be_made_anew():
+    (flaw,) = sink(partitioning="table_default", partition_evolution=True).flaws()
+    assert flaw.message == "has no effect with 'partitioning: table_default'"

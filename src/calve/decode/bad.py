@@ -158,7 +158,7 @@ class Raw:
     def letter(self, bad: Bad, salt: str) -> Letter:
         """All that is kept of one bad record."""
         at = bad.at
-        position = json.dumps(self.positions(at), ensure_ascii=False, separators=(",", ":"))
+        position = _json(self.positions(at))
         name = hashlib.sha256(f"{salt}\0{position}".encode("utf-8", "surrogateescape")).hexdigest()[:32]
         return Letter(
             name,
@@ -172,6 +172,16 @@ class Raw:
             _item(self.headers, at),
             self.schema_ids(at),
         )
+
+
+def _json(position: Mapping[str, Any]) -> str:
+    """As text; the name of a file need not be one."""
+    text = json.dumps(position, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(position, separators=(",", ":"))
+    return text
 
 
 def _item(column: Values | None, index: int) -> Any:

@@ -74,7 +74,7 @@ class Topics:
         """The stream of each record: its topic."""
         if len(self.names) > 1:
             return batch.column("topic")
-        return pa.repeat(pa.scalar(self.names[0]), len(batch))
+        return pa.repeat(pa.scalar(self.names[0] if self.names else ""), len(batch))
 
     def block(self, batch: pa.RecordBatch) -> tuple[Any, ...]:
         """What tells a block of records apart from others of the batch."""

@@ -99,6 +99,12 @@ class Metadata:
             if named[field.sourceId()] is not None
         )
 
+    def sort_columns(self) -> tuple[str, ...]:
+        """The columns of the table's sort order."""
+        java_schema = self.java.schema()
+        fields = java.each(self.java.sortOrder().fields())
+        return tuple(java_schema.findColumnName(field.sourceId()) for field in fields)
+
     def head(self, branch: str) -> Any:
         """The snapshot at the head of `branch`; a branch that does not exist yet begins at main's."""
         ref = self.java.ref(branch)

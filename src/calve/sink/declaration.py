@@ -390,6 +390,8 @@ class IcebergSink(Model):
         if self.partition_evolution and self.commit_mode == "overwrite" and self.overwrite == "partitions":
             why = "cannot stand beside 'overwrite: partitions', which leaves files of older partitions alone"
             found.append(Flaw(("partition_evolution",), why))
+        if self.partition_evolution and self.partition_fields_declared() is None:
+            found.append(Flaw(("partition_evolution",), "has no effect with 'partitioning: table_default'"))
         return found
 
     def _rename_flaws(self) -> list[Flaw]:

@@ -29,7 +29,8 @@ LIMIT = 4096
 
 def policy(sink: IcebergSink, metadata: Metadata, is_said: bool = True) -> Policy:
     """What `sink` declares about a table."""
-    used = {field.column.split(".")[0] for field in metadata.partition_fields()}
+    held = (*(field.column for field in metadata.partition_fields()), *metadata.sort_columns())
+    used = {name.split(".")[0] for name in held}
     used |= {name.split(".")[0] for key, _, name in sink.columns_named() if key != "key_fields"}
     return Policy(
         sink.schema_evolution,

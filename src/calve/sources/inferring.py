@@ -77,7 +77,7 @@ class Inferring(Source):
         return self._with(self._found[2], keys)
 
     def _guess(self: S, after: Position, to: Position) -> S | None:
-        """The same source with the columns of the table; None where it is known better, or texts tell them."""
+        """The same source with the columns of the table; None where they are known better, or not at all."""
         is_known = self._found is not None and self._found[:2] == (after, to)
         columns = expectable(self._expected) if self._expected and self._whole else Schema(())
         if is_known or self._close == (after, to) or self._is_text() or not columns.columns:
