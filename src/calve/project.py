@@ -221,7 +221,10 @@ class Parts:
 def flaws(parts: Parts) -> list[Flaw]:
     """What is wrong across the parts."""
     found = [flaw for name, pipeline in _known(parts) for flaw in _pipeline_flaws(parts, name, pipeline)]
-    return sorted({*found, *_same_writer(parts), *_letters_of_nothing(parts)}, key=lambda flaw: [str(key) for key in flaw.path])
+    return sorted(
+        {*found, *_same_writer(parts), *_letters_of_nothing(parts)},
+        key=lambda flaw: [str(key) for key in flaw.path],
+    )
 
 
 def _known(parts: Parts) -> Iterator[tuple[str, Pipeline]]:

@@ -14,6 +14,7 @@ from calve import crash, schema
 from calve.crash import Crash, Fault
 from calve.errors import DataRefused, Fenced, TableMismatch
 from calve.iceberg import evolve
+from calve.iceberg.lookup import known_at
 from calve.patience import Patience
 from calve.position import parse as parse_mark
 from calve.project import ResolvedPipeline
@@ -505,6 +506,17 @@ def test_rows_that_still_have_the_old_name_land_under_the_new_one(lake):
     run(lake, pipeline(lake, source, schema_evolution="full", renames={"b": "c"}, **ONE))
     assert table(lake).metadata().schema() == schema.parse(f"{ID}, c INT")
     assert rows(lake) == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_rows_of_a_snapshot_are_known_under_the_names_of_now(lake):
+    first = f"{ID}, s STRUCT<a: INT, l: ARRAY<STRUCT<b: INT>>>, gone INT"
+    run(lake, pipeline(lake, script((first, [(1, (2, [(3,)]), 4)]))))
+    renames = {"s": "t", "s.a": "x", "s.l.element.b": "y"}
+    now = "n INT, id BIGINT NOT NULL, t STRUCT<l: ARRAY<STRUCT<y: INT, z: INT>>, x: INT>"
+    writer = opened(lake, now, schema_evolution="full", renames=renames)
+    known = known_at(lake.spark, writer.table, writer.table.metadata().head("main").snapshotId())
+    assert known.columns == ["n", "id", "t"]
+    assert [plain(row) for row in known.collect()] == [(None, 1, ([(3, None)], 2))]
 
 
 def avsc(path, *fields):

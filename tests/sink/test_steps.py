@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from calve.errors import DataRefused, TableMismatch
+from calve.iceberg import shape
 from calve.iceberg.name import TableName
 from calve.partitioning import PartitionField, partition_field
 from calve.schema import AddColumn, DropColumn, MakeOptional, RenameColumn, Schema, apply, parse
@@ -82,6 +83,16 @@ def test_a_summary_of_changes_is_bounded_and_tells_how_many_it_leaves_out():
     assert len(text.encode()) <= evolve.LIMIT
     assert told[-1] == {"more": len(events) - len(told) + 1}
     assert json.loads(evolve.summary(events[:1])) == events[:1]
+
+
+def test_what_is_inside_a_type_is_called_as_it_is_now():
+    def kind(a, b, c):
+        ddl = f"s STRUCT<{a}: INT, l: ARRAY<STRUCT<{b}: INT>>, m: MAP<STRING, STRUCT<{c}: INT>>>"
+        return parse(ddl).columns[0].type
+
+    names = {("s", "a"): "x", ("s", "l", "element", "b"): "y", ("s", "m", "value", "c"): "z"}
+    found = shape.called(kind("a", "b", "c"), ("s",), lambda path: names.get(path, path[-1]))
+    assert found == kind("x", "y", "z")
 
 
 WHEN = "deleted_at TIMESTAMP NOT NULL"

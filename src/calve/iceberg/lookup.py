@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from calve.iceberg import java, near, shape
 from calve.iceberg.failures import translated
 from calve.iceberg.name import quoted
 from calve.iceberg.table import Table
-from calve.schema import Policy
+from calve.schema import Policy, Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,6 +120,18 @@ def known_at(spark: SparkSession, table: Table, snapshot: int) -> DataFrame:
     names = {one: before.findColumnName(metadata.java.schema().findField(one).fieldId()) for one in now.names}
     rows = rows.select(*(f.col(quoted(old)).alias(new) for new, old in names.items() if old is not None))
     then = schema.from_spark_json(rows.schema.jsonValue())
+
+    def name_now(path: tuple[str, ...]) -> str:
+        field = before.findField(".".join((names[path[0]], *path[1:])))
+        found = field and metadata.java.schema().findField(field.fieldId())
+        return str(found.name()) if found else path[-1]
+
+    kinds = {one.name: shape.called(one.type, (one.name,), name_now) for one in then.columns}
+    for one in then.columns:
+        if kinds[one.name] != one.type:
+            # Spark casts structs by the order of what is inside.
+            rows = rows.withColumn(one.name, f.col(quoted(one.name)).cast(kinds[one.name].ddl()))
+    then = Schema(tuple(replace(one, type=kinds[one.name]) for one in then.columns))
     made = shape.placed(then, now, Policy())
     nulls = {one.name: f.lit(None).cast(one.type.ddl()).alias(one.name) for one in now.columns}
     return rows.select(*({**nulls, **made}[name] for name in now.names))

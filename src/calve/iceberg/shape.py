@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calve.iceberg.name import quoted
-from calve.schema import Array, MakeOptional, Map, Policy, Schema, Struct, Type, changes, landing, storable
+from calve.schema import (
+    Array,
+    MakeOptional,
+    Map,
+    Policy,
+    Schema,
+    Struct,
+    Type,
+    changes,
+    landing,
+    parts,
+    storable,
+    with_parts,
+)
 from calve.schema import Column as Named
 
 if TYPE_CHECKING:
@@ -29,6 +44,16 @@ def placed(rows: Schema, table: Schema, policy: Policy) -> dict[str, Column]:
             value if there is None else _shaped(value, column, there, policy).alias(target.name)
         )
     return found
+
+
+def called(kind: Type, path: tuple[str, ...], name_of: Callable[[tuple[str, ...]], str]) -> Type:
+    """The type `kind` of the column at `path`, with the names that `name_of` has for what is inside."""
+    inside = []
+    for one in parts(kind):
+        below = (*path, one.name)
+        name = name_of(below) if isinstance(kind, Struct) else one.name
+        inside.append(replace(one, name=name, type=called(one.type, below, name_of)))
+    return with_parts(kind, tuple(inside))
 
 
 def is_placed(rows: Schema, table: Schema) -> bool:

@@ -13,6 +13,7 @@ from calve.schema.changes import (
     named,
     parts,
     to_sql,
+    with_parts,
 )
 from calve.schema.comparison import differences, unsupported
 from calve.schema.ddl import parse
@@ -65,4 +66,5 @@ __all__ = [
     "to_sql",
     "unsupported",
     "with_aliases",
+    "with_parts",
 ]
