@@ -247,7 +247,7 @@ def test_a_value_that_the_column_cannot_hold_is_bad_also_where_columns_are_a_gue
 @settings(max_examples=80, deadline=None)
 def test_a_guess_gives_what_a_look_at_all_records_gives_or_ends(records):
     columns = settled(storable(found(*records)), KNOWN) if not is_mixed(records) else None
-    is_known = columns is not None and Fields(KNOWN, True)._holds(columns)
+    is_known = columns is not None and Fields(KNOWN, True).holds(columns)
     try:
         rows, bad = watched(*records)
     except Unfit:

@@ -11,7 +11,7 @@ from calve.errors import DataRefused
 from calve.schema import DropColumn, Policy, Schema, evolution, parse
 from calve.sources.datagen import DatagenSource
 from calve.sources.files import FilesSource
-from calve.sources.inferring import inferred
+from calve.sources.inferring import expectable, inferred
 from calve.sources.kafka import KafkaSource
 from calve.sources.written_schema import WrittenSchema
 
@@ -128,6 +128,7 @@ def test_where_a_record_did_not_fit_all_of_them_are_looked_at():
     made = source._of_good(*BOUNDS, BAD)
     assert made.columns() == parse("id BIGINT NOT NULL, b STRING")
     assert not made._decoder().watch.is_guess
+    source.expect(Schema((*TABLE.columns, *parse("b STRING").columns)), whole=True)
     assert source._of_good(None, {"next": 1}, {"has": "id BIGINT"}, BAD)._decoder().watch.is_guess
 
 
@@ -152,3 +153,22 @@ def test_what_kafka_knows_of_records_is_not_expected_of_them():
     assert guess is not None
     assert guess.columns() == parse("id BIGINT, _offset BIGINT NOT NULL")
     assert guess.declared == parse("id BIGINT")
+
+
+def test_nothing_is_guessed_where_a_column_that_must_be_there_cannot_be_read_at_once():
+    assert expectable(parse("id BIGINT, m MAP<STRING, INT>")) == parse("id BIGINT")
+    assert expectable(parse("id BIGINT, m MAP<STRING, INT> NOT NULL")) is None
+    assert expectable(parse("m MAP<STRING, INT>")) is None
+
+
+def test_after_a_look_that_found_what_the_table_has_not_the_next_batch_is_looked_at_too():
+    source = told()
+    source.expect(parse("id BIGINT, a BIGINT"), whole=True)
+    texts = (None, {}, {"has": "id BIGINT, a STRING"})
+    source.look_closely(*texts[1:])
+    assert not source._of_good(*texts, BAD)._watch.is_guess
+    # Texts go to a column beside it, so records will go on to have them.
+    source.expect(parse("id BIGINT, a BIGINT, a_string STRING"), whole=True)
+    again = source._of_good(None, {"next": 1}, {"has": "id BIGINT, a BIGINT"}, BAD)
+    assert not again._watch.is_guess
+    assert source._of_good(None, {"next": 2}, {"has": "id BIGINT"}, BAD)._watch.is_guess

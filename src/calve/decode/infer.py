@@ -131,10 +131,10 @@ class Fields(Watch):
             kind = _of_value(found)
         except RecursionError:
             raise Mismatch("nested too deeply", "too_deep") from None
-        if not self._holds(storable(Schema(parts(kind)))):
+        if not self.holds(storable(Schema(parts(kind)))):
             self._refuse()
 
-    def _holds(self, found: Schema) -> bool:
+    def holds(self, found: Schema) -> bool:
         """Whether the columns have all that was found or, where they are sure, at least its names."""
         try:
             told = settled(found, self.columns) if self.is_guess else found

@@ -78,12 +78,14 @@ class Inferring(Source):
 
     def _guess(self: S, after: Position, to: Position) -> S | None:
         """The same source with the columns of the table; None where they are known better, or not at all."""
-        is_known = self._found is not None and self._found[:2] == (after, to)
-        columns = expectable(self._expected) if self._expected and self._whole else Schema(())
-        if is_known or self._close == (after, to) or self._is_text() or not columns.columns:
+        is_close = (after, to) in (self._close, self._found and self._found[:2])
+        columns = expectable(self._expected) if self._expected and self._whole else None
+        if is_close or self._is_text() or columns is None:
             return None
         made = self._watching(columns, is_guess=True)
-        return None if made.flaws() else made
+        # What the last look found and the table still has not, the next records will have again.
+        is_likely = self._found is None or made._watch.holds(storable(self._found[2]))
+        return made if is_likely and not made.flaws() else None
 
     def _watching(self: S, columns: Schema, is_guess: bool) -> S:
         from calve.decode.infer import Fields
@@ -118,11 +120,15 @@ class Inferring(Source):
         return False
 
 
-def expectable(table: Schema) -> Schema:
-    """The columns of a table that records can be read into at once, whole blocks of them."""
-    return Schema(
-        tuple(one for one in table.columns if not any(undecodable(Schema((one,)))) and not _has_map(one.type))
-    )
+def expectable(table: Schema) -> Schema | None:
+    """The columns of a table that whole blocks of records can be read into; None where others are needed."""
+
+    def is_fast(column: Column) -> bool:
+        return not any(undecodable(Schema((column,)))) and not _has_map(column.type)
+
+    found = tuple(filter(is_fast, table.columns))
+    needed = any(not one.nullable and one not in found for one in table.columns)
+    return Schema(found) if found and not needed else None
 
 
 def _has_map(kind: Type) -> bool:
