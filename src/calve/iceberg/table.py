@@ -103,7 +103,8 @@ class Metadata:
         """The columns of the table's sort order."""
         java_schema = self.java.schema()
         fields = java.each(self.java.sortOrder().fields())
-        return tuple(java_schema.findColumnName(field.sourceId()) for field in fields)
+        names = (java_schema.findColumnName(field.sourceId()) for field in fields)
+        return tuple(name for name in names if name is not None)
 
     def head(self, branch: str) -> Any:
         """The snapshot at the head of `branch`; a branch that does not exist yet begins at main's."""
