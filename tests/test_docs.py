@@ -23,7 +23,10 @@ ENVIRONMENT = {
     "REGISTRY_PASSWORD": "secret",
 }
 
-SOURCE = {"connector": "datagen", "config": {"rows": 10}}
+COLUMNS = (
+    "id BIGINT, customer STRING, status STRING, amount DECIMAL(12,2), region STRING, order_date TIMESTAMP"
+)
+SOURCE = {"connector": "files", "config": {"path": "in", "schema": COLUMNS}}
 SINK = {
     "connector": "iceberg",
     "config": {"namespace": "shop", "table": "orders", "partitioning": "table_default"},
