@@ -13,6 +13,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from calve import changes, schema
@@ -202,9 +203,9 @@ class Letters:
         batch was cut off, or the source is read again: then ids tell which letters are there. A batch was cut
         off where it begins at `position`.
         """
-        table = self._catalog().create(
-            self.name, columns(), (), (), prepare.creation_properties(self._sink), [LETTER_ID]
-        )
+        properties = prepare.creation_properties(self._sink)
+        create = partial(self._catalog().create, self.name, columns(), (), (), properties, [LETTER_ID])
+        table = self._patience.keep_trying(create)
         found = schema.differences(columns(), table.metadata().schema())
         if found:
             raise TableMismatch(
