@@ -21,6 +21,12 @@ from calve.sink import dead_letter
 from calve.sink.declaration import IcebergSink
 from calve.sources.files import FilesSource
 
+AROUND_THE_SWAP = [
+    pytest.param("commit.before", marks=pytest.mark.full),
+    "commit.swapped",
+    pytest.param("commit.confirmed", marks=pytest.mark.full),
+]
+
 
 @pytest.fixture(autouse=True)
 def no_plan():
@@ -199,7 +205,7 @@ def test_with_off_or_over_a_limit_a_record_without_a_table_stops_the_pipeline(la
     assert rows(lake, "orders_eu", "id, region") == [(1, "eu")]
 
 
-@pytest.mark.parametrize("point", ["commit.before", "commit.swapped", "commit.confirmed"])
+@pytest.mark.parametrize("point", AROUND_THE_SWAP)
 @pytest.mark.parametrize("nth", range(1, 7))
 def test_a_crash_between_several_tables_leaves_every_record_once(lake, pipeline, tmp_path, point, nth):
     """The commits are the list's, the letters', one of each table, and the list's once more."""
@@ -319,7 +325,7 @@ def both(lake, pipeline, tmp_path):
     return pipeline(columns, FIXED, **ROUTED)
 
 
-@pytest.mark.parametrize("point", ["commit.before", "commit.swapped", "commit.confirmed"])
+@pytest.mark.parametrize("point", AROUND_THE_SWAP)
 @pytest.mark.parametrize("nth", range(1, 6))
 def test_a_replay_that_is_cut_off_between_two_tables_is_finished_first(lake, both, point, nth):
     """The commits are the list's, one of each table, the list's once more, and the letters'."""
