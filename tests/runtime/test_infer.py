@@ -11,7 +11,7 @@ import pytest
 from calve import schema
 from calve.errors import BadRecord, DataRefused
 from calve.project import ResolvedPipeline
-from calve.runtime import letters
+from calve.runtime import letters, runner
 from calve.runtime.letters import Wanted
 from calve.runtime.report import Report
 from calve.runtime.runner import Runner
@@ -62,6 +62,23 @@ class Inbox:
         found = self.lake.spark.table(self.lake.name("t__dead_letter").sql())
         rows = found.selectExpr("CAST(value AS STRING)", "reason", "replayed_at IS NOT NULL").collect()
         return sorted(map(tuple, rows))
+
+
+@pytest.mark.parametrize("policy", ["add_columns", "full"])
+def test_a_few_rows_decide_about_a_new_table_and_the_rest_of_the_batch_adds(
+    lake, tmp_path, monkeypatch, policy
+):
+    monkeypatch.setattr(runner, "FIRST_LOOK", 1)
+    inbox = Inbox(lake, tmp_path / "in", schema_evolution=policy)
+    inbox.source["max_files_per_batch"] = 100
+    for number in range(1, 5):
+        inbox.put(number, {"id": number})
+    inbox.put(5, {"id": 5, "late": 1.5})
+    inbox.run()
+    added = f"SELECT summary['added-records'] FROM {lake.name('t').sql()}.snapshots ORDER BY committed_at"
+    assert [row[0] for row in lake.spark.sql(added).collect()] == [None, "5"]
+    assert inbox.columns == schema.parse("id BIGINT, late DOUBLE")
+    assert {"id": 5, "late": 1.5} in inbox.rows()
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 POLL = 0.5
 REFRESH = 3600.0
+FIRST_LOOK = 100_000
+"""How many rows decide which columns a new table has, where only rows tell: they are read twice."""
 
 
 class Runner:
@@ -116,7 +118,7 @@ class Runner:
         if writer.owed is None and not self._is_worth_opening(start):
             return None
         self.expect(writer)
-        columns = self._patience.keep_trying(lambda: self.columns(start, writer.owed))
+        columns = self._patience.keep_trying(lambda: self.columns(start, self._looked_at(writer, start)))
         held = writer.open(identity, start, columns, self.is_said)
         self._fitted = self._source.columns() or columns
         self.expect(writer)
@@ -125,6 +127,12 @@ class Runner:
         self._report.update(state="running", epoch=held.epoch, position=held.position)
         self._report.remember(self._place(writer), str(writer.uuid))
         return held.position
+
+    def _looked_at(self, writer: Writer | Routed, start: Position) -> Position | None:
+        """Up to where rows decide which columns a new table has, if only they tell; None: a whole batch."""
+        if writer.owed is not None or writer.uuid is not None or self._source.columns() is not None:
+            return writer.owed
+        return self._source.latest(start, Limits(min(FIRST_LOOK, self._sink.max_batch_size))).to
 
     def check_same_table(self, writer: Writer | Routed) -> None:
         """Refuse a table without a mark where an earlier run has written to another one of that name."""
