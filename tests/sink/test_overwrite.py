@@ -56,6 +56,14 @@ def test_what_filters_name_is_replaced(lake):
     assert table.rows() == [(1, "eu"), (2, "eu"), (8, "asia"), (9, "us")]
 
 
+@pytest.mark.parametrize("overwrite", ["partitions", "table", ["region = 'us'"]])
+def test_a_batch_without_rows_moves_the_position_and_replaces_nothing(lake, overwrite):
+    table = Table(lake, overwrite=overwrite)
+    table.take([])
+    assert table.rows() == OLD
+    assert table.writer.committer.held.position == {"row": 1}
+
+
 def test_rows_that_the_filters_do_not_name_are_refused(lake):
     from calve.errors import CalveError
 

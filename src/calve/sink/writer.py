@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from calve import crash
 from calve.iceberg.catalog import Catalog
 from calve.iceberg.evolve import Steps
-from calve.iceberg.stage import Staged, stage
+from calve.iceberg.stage import NOTHING, Staged, stage
 from calve.iceberg.table import Table
 from calve.patience import Patience
 from calve.position import Mark, Position
@@ -152,7 +152,8 @@ class Writer:
         try:
             if self._tombstones and isinstance(staged, Delta):
                 self._tombstones.commit(staged.tombstones, to)
-            return self.committer.commit(staged, to)
+            # A batch without rows moves the position and no more; as an overwrite it would empty a table.
+            return self.committer.commit(NOTHING if staged.is_empty else staged, to)
         finally:
             staged.release()
 
