@@ -12,7 +12,7 @@ import click
 from calve import declare
 from calve.cli import choose, render, session
 from calve.cli.app import config_option, debug_option, output_option
-from calve.iceberg.table import Snapshot
+from calve.iceberg.travel import Snapshot
 from calve.position import SUMMARY_COMMIT, SUMMARY_EPOCH, SUMMARY_SINK
 from calve.runtime import tables
 from calve.runtime.tables import History

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from calve import gateway, schema
-from calve.iceberg import java
+from calve.iceberg import java, travel
 from calve.iceberg.failures import translated
 from calve.iceberg.name import TableName
+from calve.iceberg.travel import History, Snapshot
 from calve.partitioning import PartitionField
 from calve.position import (
     SUMMARY_COMMIT,
@@ -22,18 +22,6 @@ from calve.position import (
     Mark,
     parse,
 )
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """One snapshot of a table."""
-
-    id: int
-    parent: int | None
-    sequence: int
-    committed_ms: int
-    operation: str
-    summary: dict[str, str]
 
 
 class Metadata:
@@ -131,6 +119,16 @@ class Metadata:
         view = iceberg.BaseTable(iceberg.StaticTableOperations(self.java, None), "")
         number = head.snapshotId()
         return number != known and bool(iceberg.util.SnapshotUtil.isAncestorOf(view, number, known))
+
+    def history(self, table: str) -> History:
+        """All that `travel` needs of the table called `table`; Java tells it in one answer."""
+        text = gateway.jvm().org.apache.iceberg.TableMetadataParser.toJson(self.java)
+        return travel.parse(text, table)
+
+    def identifier_fields(self) -> tuple[str, ...]:
+        """The columns that tell rows apart, if the table says so."""
+        names = java.each(self.java.schema().identifierFieldNames())
+        return tuple(name for name in self.schema().names if name in names)
 
     def snapshots(self) -> list[Snapshot]:
         """All retained snapshots, oldest first."""

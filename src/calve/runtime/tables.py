@@ -11,7 +11,8 @@ from calve.catalogs import Catalog as CatalogDeclaration
 from calve.errors import UsageError
 from calve.iceberg.catalog import Catalog
 from calve.iceberg.name import TableName
-from calve.iceberg.table import Snapshot, Table
+from calve.iceberg.table import Table
+from calve.iceberg.travel import Snapshot
 from calve.model import suggestion
 
 if TYPE_CHECKING:
