@@ -40,6 +40,13 @@ def activate(spark: Any) -> None:
     jvm().org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
 
 
+def active() -> Any:
+    """The session of the calling thread, as Java has it."""
+    sessions = jvm().org.apache.spark.sql.classic.SparkSession
+    found = sessions.getActiveSession()
+    return found.get() if found.isDefined() else sessions.getDefaultSession().get()
+
+
 def process() -> Any:
     """The process of the JVM that this process started."""
     from pyspark import SparkContext

@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 class Catalog:
     """An Iceberg catalog as the Spark session has it configured."""
 
-    def __init__(self, spark: SparkSession, name: str, told: str | None = None) -> None:
-        """`told` is what people know the catalog by."""
+    def __init__(self, spark: SparkSession | None, name: str, told: str | None = None) -> None:
+        """`told` is what people know the catalog by; without `spark` the thread's own session is meant."""
         self.name = name
         self._jvm = gateway.jvm()
+        session = gateway.active() if spark is None else spark._jsparkSession
         with translated(f"reach {told or f'catalog {name!r}'}"):
-            self._java = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(
-                spark._jsparkSession, name
-            )
+            self._java = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(session, name)
 
     def namespaces(self) -> list[str]:
         """The namespaces at the top of the catalog."""
