@@ -115,19 +115,26 @@ def section(name: str) -> str:
 
 
 def connector(kind: str, name: str) -> str:
-    """The keys of a connector, and those of each section in it under a heading of its own."""
+    """The keys of a connector, and those of each section in it under a heading of its own.
+
+    A section that a sink of the same name has as well is described there.
+    """
     model = registry.find(kind, name)
     places = [f"{kind}s.{one}.config." for one in ("*", name)] if kind != "transform" else []
-    return "\n".join(_connector(model, name, places))
+    is_shared = kind == "source" and name in registry.names("sink")
+    elsewhere = list(_sections(registry.find("sink", name), "")) if is_shared else []
+    return "\n".join(_connector(model, name, places, elsewhere))
 
 
-def _connector(model: type[Model], name: str, places: list[str]) -> Iterator[str]:
+def _connector(
+    model: type[Model], name: str, places: list[str], elsewhere: Sequence[tuple[str, type[Model]]]
+) -> Iterator[str]:
     yield _sentence(model)
     yield ""
     inner = list(_sections(model, ""))
     links = {path: _slug(_heading(name, path)) for path, _ in inner}
     yield _table(model, places, links)
-    for path, found in inner:
+    for path, found in [one for one in inner if one not in elsewhere]:
         yield f"\n#### {_heading(name, path)}\n"
         yield " ".join([_sentence(found), *(["Not available yet."] if _is_pending(path, places) else [])])
         if found.model_fields:

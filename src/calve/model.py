@@ -206,6 +206,37 @@ Name = Annotated[str, AfterValidator(name)]
 """The name of a source, sink or pipeline."""
 
 
+def matching(pattern: str, message: str) -> AfterValidator:
+    """Refuses text that does not match `pattern`, with `message`."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(message)
+        return value
+
+    return AfterValidator(check)
+
+
+Namespace = Annotated[
+    str,
+    matching(
+        r"[\w-]+(\.[\w-]+)*", "not a namespace; use letters, digits, '_' and '-', and '.' between levels"
+    ),
+]
+"""The namespace of a table; levels are divided by dots."""
+
+TableName = Annotated[str, matching(r"[\w-]+", "not the name of a table; use letters, digits, '_' and '-'")]
+"""The name of a table in its namespace."""
+
+Branch = Annotated[
+    str,
+    matching(
+        r"\w[\w.-]*", "not the name of a branch; use letters, digits, '_', '-' and '.', the last two inside"
+    ),
+]
+"""The name of a branch or a tag of a table."""
+
+
 def documentation(model: type[BaseModel]) -> dict[str, str]:
     """The string under each field of `model` and of the models it extends."""
     docs: dict[str, str] = {}

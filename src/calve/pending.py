@@ -11,13 +11,17 @@ ANY = (object,)
 """Every value: the key itself is not available yet."""
 
 CONNECTORS = {
-    "source": ("iceberg", "jdbc", "mysql-cdc", "postgres-cdc", "spark", "webhook"),
+    "source": ("jdbc", "mysql-cdc", "postgres-cdc", "spark", "webhook"),
     "sink": (),
 }
 
 # The place: sources or sinks, the connector or *, and the keys. The values, or types of values.
 KEYS: dict[str, tuple[Any, ...]] = {
     "sources.*.streams": ANY,
+    "sources.iceberg.config.catalog.type": ("s3tables", "glue", "hive", "jdbc", "nessie"),
+    "sources.iceberg.config.s3": ANY,
+    "sources.iceberg.config.gcs": ANY,
+    "sources.iceberg.config.azure": ANY,
     "sinks.iceberg.config.catalog.type": ("s3tables", "glue", "hive", "jdbc", "nessie"),
     "sinks.iceberg.config.s3": ANY,
     "sinks.iceberg.config.gcs": ANY,

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PrivateAttr, SkipValidation
 
 from calve import changes, schema
+from calve.catalogs import Catalog
 from calve.model import Flaw, Model, Text, suggestion
 from calve.partitioning import refusal
 from calve.schema import Decimal, Primitive, Schema
@@ -145,6 +146,11 @@ class ResolvedPipeline:
     sink_id: str
     enabled: bool
 
+    @property
+    def catalogs(self) -> list[Catalog]:
+        """The catalogs that the SparkSession has to know."""
+        return [*self.source.catalogs, self.sink.catalog]
+
     def fingerprint(self) -> str:
         """What tells whether the same batch still gives the same rows in the same tables; no secret is in it.
 
@@ -243,6 +249,8 @@ def _pipeline_flaws(parts: Parts, name: str, pipeline: Pipeline) -> Iterator[Fla
         yield from (
             flaw.under("sinks", pipeline.sink, "config") for flaw in _stream_flaws(sink.config, source)
         )
+    if source and sink and source.config.table_read == _table_written(sink.config):
+        yield Flaw(("pipelines", name, "sink"), "writes to the table that the source reads; name another one")
     columns = source.config.columns() if source and not pipeline.transforms else None
     if sink and columns:
         yield from (
@@ -250,6 +258,10 @@ def _pipeline_flaws(parts: Parts, name: str, pipeline: Pipeline) -> Iterator[Fla
         )
         for line in schema.unsupported(columns, sink.config.format_version):
             yield Flaw(("sources", pipeline.source, "config"), line)
+
+
+def _table_written(sink: IcebergSink) -> tuple[str, str, str]:
+    return sink.catalog.spark_name(), sink.namespace, sink.table
 
 
 def _unknown(path: tuple[str, ...], name: str, known: Mapping[str, object]) -> Iterator[Flaw]:

@@ -9,6 +9,7 @@ from typing import Any
 SOURCES = {
     "datagen": "calve.sources.datagen:DatagenSource",
     "files": "calve.sources.files:FilesSource",
+    "iceberg": "calve.sources.iceberg:IcebergSource",
     "kafka": "calve.sources.kafka:KafkaSource",
 }
 SINKS = {

@@ -59,7 +59,7 @@ def _checks(
     spark = open_spark_with(project, needed, debug, say)
     try:
         return [
-            *(runtime.check_source(name, source) for name, source in sources.items()),
+            *(runtime.check_source(name, source, spark) for name, source in sources.items()),
             *(runtime.check_sink(spark, name, sink) for name, sink in sinks.items()),
         ]
     finally:

@@ -102,7 +102,7 @@ def _worked(project: Project, pipeline: ResolvedPipeline, work: Work, debug: boo
 
     spark = open_spark(project, [pipeline], debug, say)
     try:
-        return work(branch_off(spark, [pipeline.sink.catalog]), pipeline)
+        return work(branch_off(spark, pipeline.catalogs), pipeline)
     finally:
         spark.stop()
 

@@ -41,7 +41,9 @@ Decision = Callable[["SparkSession", ResolvedPipeline], Repair]
     help="Finish an interrupted batch as rows are routed now; tables that have it keep what they have.",
 )
 @click.option(
-    "--restart-from", "place", help="Begin at earliest, latest or a position of the source as JSON."
+    "--restart-from",
+    "place",
+    help="Begin at earliest, latest, another start that the source has, or a position of it as JSON.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be written and end.")
 @click.option("--yes", is_flag=True, help="Write it.")
@@ -100,7 +102,7 @@ def _repair(
 
     spark = open_spark(project, [pipeline], debug, say)
     try:
-        session = branch_off(spark, [pipeline.sink.catalog])
+        session = branch_off(spark, pipeline.catalogs)
         found = decision(session, pipeline)
         if write:
             runtime.write(found, pipeline)

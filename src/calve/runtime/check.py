@@ -24,6 +24,7 @@ from calve.iceberg.name import TableName
 from calve.patience import Patience
 from calve.runtime.plan import cause
 from calve.runtime.session import branch_off
+from calve.runtime.tables import is_there
 from calve.sink import prepare
 from calve.sink.declaration import IcebergSink
 from calve.sink.writer import Writer
@@ -83,10 +84,12 @@ def _checking(check: Check, advise: Callable[[CalveError], str]) -> Iterator[Non
         check.advice = advise(check.error)
 
 
-def check_source(name: str, source: Source) -> Check:
-    """Reach `source`."""
+def check_source(name: str, source: Source, spark: SparkSession | None = None) -> Check:
+    """Reach `source`, in a session of `spark` that knows its catalogs."""
     check = Check("source", name, source.connector)
     with _checking(check, _source_advice):
+        if spark is not None:
+            branch_off(spark, [one for one in source.catalogs if is_there(one)])
         check.tried("reach it and see what is there", source.check, "; ".join)
     return check
 

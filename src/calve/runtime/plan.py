@@ -90,7 +90,7 @@ def plan(
     `status` is the folder in which runs keep what they know of their tables.
     """
     found = declared(pipeline)
-    catalogs = [pipeline.sink.catalog] if tables.is_there(pipeline.sink.catalog) else []
+    catalogs = [one for one in pipeline.catalogs if tables.is_there(one)]
     try:
         branch = session.branch_off(spark, catalogs)
         runner = Runner(pipeline, branch, Stop(), Report(pipeline.name, status))

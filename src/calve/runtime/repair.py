@@ -164,11 +164,11 @@ def _mark(table: Table, pipeline: ResolvedPipeline) -> Mark | None:
 
 
 def _position(source: Source, place: str) -> Position:
-    if place in ("earliest", "latest"):
-        chosen = _started(source, place)
-        return chosen.start() if chosen else _end(source, place)
-    wanted = _parsed(place)
-    chosen = _started(source, wanted)
+    chosen = _started(source, place)
+    if chosen is None and place in ("earliest", "latest"):
+        return _end(source, place)
+    wanted = {} if chosen else _parsed(place)
+    chosen = chosen or _started(source, wanted)
     return chosen.start() if chosen else _checked(source, wanted)
 
 
@@ -185,9 +185,9 @@ def _parsed(text: str) -> Mapping[str, Any]:
 
 
 def _started(source: Source, place: object) -> Source | None:
-    """The source with `place` as its `start`; None if it has no such key or does not take the value."""
+    """The source with `place` as where it starts; None if it has no such key or does not take the value."""
     for name, field in type(source).model_fields.items():
-        if (field.alias or name) == "start":
+        if (field.alias or name) == source.start_key:
             try:
                 value = TypeAdapter[Any](field.annotation or Any).validate_python(place)
                 return source.model_copy(update={name: value})

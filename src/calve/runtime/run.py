@@ -108,7 +108,7 @@ def summary(one: Run) -> str:
 def _run(spark: SparkSession, one: Run, stop: Stop, once: bool, declared: Collection[str]) -> None:
     one.report.update(state="starting")
     try:
-        branch = session.branch_off(spark, [one.pipeline.sink.catalog])
+        branch = session.branch_off(spark, one.pipeline.catalogs)
         Runner(one.pipeline, branch, stop, one.report, once, declared).run()
     except BaseException as error:
         _fail(one, error)

@@ -207,7 +207,8 @@ class Runner:
         begun = time.monotonic()
         self._in_flight = True
         staged, letters = self._patience.keep_trying(lambda: self._stage(writer, after, waiting))
-        if staged.is_empty and letters.is_empty and begun - self._committed < REFRESH:
+        fresh = begun - self._committed < REFRESH and not waiting.keep
+        if staged.is_empty and letters.is_empty and fresh:
             staged.release()
             self._in_flight = False
             return waiting.to

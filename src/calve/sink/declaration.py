@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, cast
 from pydantic import AfterValidator, Field
 
 from calve.catalogs import Catalog
-from calve.model import Duration, Flaw, Model, Size, Text
+from calve.model import Branch, Duration, Flaw, Model, Namespace, Size, TableName, Text, matching
 from calve.partitioning import PartitionField, SortField, partition_field, sort_fields
 from calve.sink import routes
 from calve.sink.routes import Confinement, Template
@@ -49,15 +49,6 @@ _SUMMARY_PREFIXES = {
 _SUMMARY_PROPERTIES = {"operation": "Iceberg sets it", "replace-partitions": "Iceberg sets it"}
 
 
-def _matching(pattern: str, message: str) -> AfterValidator:
-    def check(value: str) -> str:
-        if not re.fullmatch(pattern, value):
-            raise ValueError(message)
-        return value
-
-    return AfterValidator(check)
-
-
 def _version(value: int) -> int:
     if value not in (2, 3):
         raise ValueError("expected one of 2, 3")
@@ -82,20 +73,7 @@ def _sort(value: str) -> str:
     return value
 
 
-Namespace = Annotated[
-    str,
-    _matching(
-        r"[\w-]+(\.[\w-]+)*", "not a namespace; use letters, digits, '_' and '-', and '.' between levels"
-    ),
-]
-TableName = Annotated[str, _matching(r"[\w-]+", "not the name of a table; use letters, digits, '_' and '-'")]
-SinkId = Annotated[str, _matching(r"[A-Za-z0-9_-]+", "not a sink_id; use letters, digits, '_' and '-'")]
-Branch = Annotated[
-    str,
-    _matching(
-        r"\w[\w.-]*", "not the name of a branch; use letters, digits, '_', '-' and '.', the last two inside"
-    ),
-]
+SinkId = Annotated[str, matching(r"[A-Za-z0-9_-]+", "not a sink_id; use letters, digits, '_' and '-'")]
 ColumnName = Annotated[str, Field(min_length=1)]
 Compression = Literal["none", "snappy", "gzip", "lz4", "zstd", "brotli"]
 Partitioning = Literal["none", "table_default", "identity", "bucket", "time"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from calve import changes
+from calve.catalogs import Catalog
 from calve.errors import ConfigurationError
 from calve.model import Model
 from calve.position import Position
@@ -30,7 +31,8 @@ class Waiting:
     """What a source has behind a position: where a batch would end, and how much it would hold.
 
     `rows` and `bytes` are estimates that decide whether a commit is due; they never decide what is read.
-    `more` tells that the limits cut it short, `ended` that a bounded source has nothing behind `to`.
+    `more` tells that the limits cut it short, `ended` that a bounded source has nothing behind `to`, `keep`
+    that the table is to remember `to` also if no row comes with it: the source may forget what is before it.
     """
 
     to: Position
@@ -38,6 +40,7 @@ class Waiting:
     bytes: int = 0
     more: bool = False
     ended: bool = False
+    keep: bool = False
 
 
 class Source(Model, ABC):
@@ -59,8 +62,21 @@ class Source(Model, ABC):
     jars: ClassVar[tuple[str, ...]] = ()
     """The components of `jars.lock` that reading needs."""
 
+    start_key: ClassVar[str] = "start"
+    """The key that says where a first read begins, if there is one."""
+
     has_streams: ClassVar[bool] = False
     """Whether its rows belong to streams with names of their own, such as topics."""
+
+    @property
+    def catalogs(self) -> tuple[Catalog, ...]:
+        """The catalogs that the SparkSession has to know."""
+        return ()
+
+    @property
+    def table_read(self) -> tuple[str, str, str] | None:
+        """The catalog, namespace and name of the one table that is read, if it is one."""
+        return None
 
     @abstractmethod
     def columns(self) -> Schema | None:
