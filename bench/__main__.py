@@ -1,5 +1,5 @@
 """`make bench`: our append beside `writeTo().append()` and plain Parquet, our upsert beside `MERGE`, bad
-records beside good ones, inferred columns beside declared ones."""
+records beside good ones, inferred columns beside declared ones, reading beside plain Parquet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bench import inference, letters
+from bench import inference, letters, reading
 from bench.measure import PeakMemory, Timing, in_turn
 from bench.upserts import MERGES, OURS, growth, report
 from calve.catalogs import Catalog
@@ -99,7 +99,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", choices=["appends", "upserts", "letters", "inference"], help="one part")
+    parts = ["appends", "upserts", "letters", "inference", "reading"]
+    parser.add_argument("--only", choices=parts, help="one part")
     parser.add_argument("--full", action="store_true", help="upserts into 2M and 20M rows, not a tenth")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="calve-bench-"))
@@ -114,6 +115,10 @@ def main() -> None:
             print("\n" + "\n".join(found))
         if options.only in (None, "inference"):
             found = inference.report(lake.spark, lake.catalog, folder, options.rows, options.rounds)
+            print("\n" + "\n".join(found))
+        if options.only in (None, "reading"):
+            rows = 20_000_000 if options.full else options.rows
+            found = reading.report(lake.spark, lake.catalog, folder, rows, options.rounds)
             print("\n" + "\n".join(found))
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -23,7 +23,8 @@ def test_every_key_says_what_it_means(kind, name):
 
 def test_keys_have_type_and_default(calve):
     value = json.loads(calve("connectors", "iceberg", "-o", "json").out)
-    keys = {key["name"]: key for key in value[0]["keys"]}
+    assert [one["kind"] for one in value] == ["source", "sink"]
+    keys = {key["name"]: key for key in value[1]["keys"]}
     assert keys["batch_size"]["type"] == "whole number"
     assert keys["batch_size"]["default"] == "10000"
     assert keys["namespace"]["default"] == "required"
