@@ -179,6 +179,8 @@ class Changes:
         if not tasks:
             return []
         rows = self.rows(tasks, FILE, POSITION, DELETED).where(f.col(DELETED)).drop(DELETED)
+        # Who writes few rows does it with one task, which would have to read all of the files alone.
+        rows = rows.repartition(self._spark.sparkContext.defaultParallelism)
         known = [task for task in others if task.deletes]
         if known:
             places = self.rows(known, FILE, POSITION, DELETED).where(f.col(DELETED))

@@ -66,8 +66,9 @@ def paired(changes: DataFrame, keys: Sequence[str], columns: Schema, kind: str) 
     # A key should be there once; where it is not, the same rows are paired every time.
     order = [comparable(one.type, f.col(quoted(one.name))) for one in columns.columns]
     same = Window.partitionBy(*names)
-    inserts = f.count_if(f.col(kind) == INSERT).over(same)
-    deletes = f.count_if(f.col(kind) == DELETE).over(same)
+    inserts, deletes = (
+        f.sum(f.when(f.col(kind) == word, 1).otherwise(0)).over(same) for word in (INSERT, DELETE)
+    )
     number = f.row_number().over(Window.partitionBy(*names, kind).orderBy(*order))
     numbered = changes.select("*", number.alias(_NUMBER), f.least(inserts, deletes).alias(_PAIRS))
     word = f.when(f.col(kind) == INSERT, AFTER).otherwise(BEFORE)

@@ -197,9 +197,7 @@ class IcebergSource(Source):
 
     def identity(self) -> str:
         opened = self._open()
-        shape = self._declared_state(opened.history)
-        self._columns = self._projected(opened, shape)
-        self._check_names(opened, shape)
+        self._check_names(opened, self._declared_state(opened.history))
         return _identity(opened.history, self.branch)
 
     def start(self) -> Position:
@@ -426,6 +424,7 @@ class IcebergSource(Source):
         table = Opener(None, self.name.catalog, self.catalog.description()).load(self.name)
         history = table.metadata().history(str(self.name))
         self._opened = _Opened(table, history, time.monotonic())
+        self._columns = self._projected(self._opened, self._declared_state(history))
         return self._opened
 
 
