@@ -42,9 +42,7 @@ def activate(spark: Any) -> None:
 
 def active() -> Any:
     """The session of the calling thread, as Java has it."""
-    sessions = jvm().org.apache.spark.sql.classic.SparkSession
-    found = sessions.getActiveSession()
-    return found.get() if found.isDefined() else sessions.getDefaultSession().get()
+    return jvm().org.apache.spark.sql.classic.SparkSession.active()
 
 
 def process() -> Any:

@@ -211,6 +211,7 @@ def test_rows_that_are_taken_away_are_refused_where_only_new_ones_are_read():
     ("operation", "told", "adds"),
     [
         ("append", {}, True),
+        ("append", {"added-delete-files": "1"}, False),
         ("overwrite", {}, True),
         ("overwrite", {"deleted-data-files": "1"}, False),
         ("overwrite", {"added-delete-files": "1"}, False),

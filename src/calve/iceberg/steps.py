@@ -29,7 +29,8 @@ class Step:
     @property
     def needs_parent(self) -> bool:
         """Whether the files before the snapshot have to be known."""
-        return not self.is_state and self.snapshot.operation != "append"
+        is_append = self.snapshot.operation == "append" and only_adds(self.snapshot)
+        return not self.is_state and not is_append
 
     def mine(self, tasks: Iterable[Task]) -> list[Task]:
         """Those of the files that belong to the step, in the order of their locations."""
@@ -45,11 +46,11 @@ def is_change(snapshot: Snapshot) -> bool:
 
 def only_adds(snapshot: Snapshot) -> bool:
     """Whether the snapshot says that it has added rows and taken none away."""
-    if snapshot.operation == "append":
-        return True
     told = snapshot.summary
-    adds = "added-data-files" in told and all(told.get(name, "0") == "0" for name in _REMOVING)
-    return snapshot.operation == "overwrite" and adds
+    if any(told.get(name, "0") != "0" for name in _REMOVING):
+        return False
+    is_told = snapshot.operation == "overwrite" and "added-data-files" in told
+    return snapshot.operation == "append" or is_told
 
 
 def changed_rows(snapshot: Snapshot) -> int:
