@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -33,6 +34,7 @@ class Origin:
         self.told = [f"{kind}, {layout}"]
         self.version = KINDS[kind][0]
         self.can_pyiceberg = kind == "position, format 2" and layout != "bucketed"
+        self.by_region = layout == "partitioned"
         self.extra: str | None = None
         for command in ("delete", "update", "merge"):
             self._alter(f"SET TBLPROPERTIES ('write.{command}.mode' = '{chance.choice(MODES)}')")
@@ -93,11 +95,14 @@ class Origin:
         )
 
     def overwrite(self) -> None:
-        """All rows of one region, written anew; some of them are as they were."""
+        """All rows of one region, or of the table, written anew; some of them are as they were."""
+        from pyspark.sql import functions as f
+
         region = self.chance.choice(REGIONS)
-        kept = self.lake.spark.table(self.sql).where(f"region = '{region}' AND id % 2 = 0").collect()
-        frame = self.lake.spark.createDataFrame(kept, self.lake.spark.table(self.sql).schema)
-        frame.writeTo(self.sql).overwrite(_equals("region", region))
+        which = f.col("region") == region if self.by_region else f.lit(True)
+        rows = self.lake.spark.table(self.sql)
+        kept = rows.where(which & (f.col("id") % 2 == 0)).collect()
+        self.lake.spark.createDataFrame(kept, rows.schema).writeTo(self.sql).overwrite(which)
 
     def compact(self) -> None:
         table = f"{self.sink.declared.namespace}.{self.sink.declared.table}"
@@ -133,7 +138,10 @@ class Origin:
         columns = {name: [row[at] for row in rows] for at, name in enumerate(self._names())}
         if self.chance.random() < 0.5:
             other.append(pa.table(columns, schema=types))
-        else:
+            return
+        with warnings.catch_warnings():
+            # It says that it always rewrites files, and when there was nothing to delete.
+            warnings.simplefilter("ignore")
             other.delete(f"id = {self.chance.randrange(20)}")
 
     def finish(self) -> None:
@@ -170,9 +178,3 @@ class Origin:
 
     def _run(self, sql: str) -> None:
         self.lake.spark.sql(sql).collect()
-
-
-def _equals(name: str, value: str) -> Any:
-    from pyspark.sql import functions as f
-
-    return f.col(name) == value
