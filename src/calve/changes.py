@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from calve.schema import Array, Column, Primitive, Schema, Struct
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
 
 OPERATION = "_op"
 ORDER = "_order"
@@ -48,3 +53,17 @@ KEPT = Schema(
     )
 )
 """The columns of a table that keeps changes instead of applying them."""
+
+
+def expressions(operation: Expression, lane: Expression, at: Expression) -> list[Expression]:
+    """The columns of changes, of which nothing is known but the operation and the place."""
+    from pyspark.sql import functions as f
+
+    parts = {"seq": f.lit(None).cast("bigint"), "lane": lane.cast("bigint"), "at": at.cast("bigint")}
+    order = f.struct(*(part.alias(name) for name, part in parts.items()), f.lit(0).alias("part"))
+    return [
+        operation.alias(OPERATION),
+        order.alias(ORDER),
+        f.lit(None).cast("timestamp").alias(TIME),
+        f.lit(None).cast("array<string>").alias(UNKNOWN),
+    ]

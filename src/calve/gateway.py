@@ -73,6 +73,21 @@ def observed(observation: Any, name: str, patience: float = 60) -> int:
     return int(observation.get[name])
 
 
+_QUERY_ID = "sql.streaming.queryId"
+
+
+def checkpoint_id(frame: Any) -> str | None:
+    """The id that the checkpoint has of the stream whose batch the calling function of `foreachBatch` got."""
+    found = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+    return None if found is None else str(found)
+
+
+def cached_bytes(frame: Any) -> int:
+    """How many bytes a DataFrame takes that is persisted and was read once."""
+    plan = frame.select("*")._jdf.queryExecution().optimizedPlan()
+    return int(str(plan.stats().sizeInBytes()))
+
+
 def parsed_nodes(spark: Any, sql: str) -> tuple[set[str], set[str]]:
     """The kinds of nodes and of expressions in a query that is only parsed: nothing of it is run."""
     return _nodes(spark._jsparkSession.sessionState().sqlParser().parsePlan(sql))

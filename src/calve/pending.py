@@ -11,7 +11,7 @@ ANY = (object,)
 """Every value: the key itself is not available yet."""
 
 CONNECTORS = {
-    "source": ("jdbc", "mysql-cdc", "postgres-cdc", "spark", "webhook"),
+    "source": ("jdbc", "mysql-cdc", "postgres-cdc", "webhook"),
     "sink": (),
 }
 

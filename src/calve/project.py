@@ -227,10 +227,8 @@ class Parts:
 def flaws(parts: Parts) -> list[Flaw]:
     """What is wrong across the parts."""
     found = [flaw for name, pipeline in _known(parts) for flaw in _pipeline_flaws(parts, name, pipeline)]
-    return sorted(
-        {*found, *_same_writer(parts), *_letters_of_nothing(parts)},
-        key=lambda flaw: [str(key) for key in flaw.path],
-    )
+    across = {*_same_writer(parts), *_letters_of_nothing(parts), *_same_checkpoint(parts)}
+    return sorted({*found, *across}, key=lambda flaw: [str(key) for key in flaw.path])
 
 
 def _known(parts: Parts) -> Iterator[tuple[str, Pipeline]]:
@@ -245,6 +243,8 @@ def _pipeline_flaws(parts: Parts, name: str, pipeline: Pipeline) -> Iterator[Fla
             path = ("pipelines", name, "transforms", index, "python")
             yield Flaw(path, "Python code is not allowed; write 'allow_python: true' at the top to allow it")
     source, sink = parts.ends(pipeline)
+    if source and sink and source.config.is_streaming:
+        yield from (flaw.under("sinks", pipeline.sink, "config") for flaw in _streaming_flaws(sink.config))
     if source and sink:
         yield from (
             flaw.under("sinks", pipeline.sink, "config") for flaw in _stream_flaws(sink.config, source)
@@ -279,6 +279,35 @@ def _stream_flaws(sink: IcebergSink, source: SourceDeclaration) -> Iterator[Flaw
     if columns and columns.column(changes.STREAM):
         why = f"the source has a column '{changes.STREAM}', which is where the stream stands; rename it"
         yield Flaw(("table",), f"'{{stream}}': {why}")
+
+
+_OF_THE_LOOP = ("batch_size", "max_batch_size", "minimum_size")
+"""The keys of a sink that say how much a batch takes, where it is not Spark that says so."""
+
+
+def _streaming_flaws(sink: IcebergSink) -> Iterator[Flaw]:
+    """What a sink cannot do where Structured Streaming brings its rows."""
+    if sink.template is not None:
+        yield Flaw(("table",), "rows of connector 'spark' go to one table; name it without columns")
+    if sink.change_columns:
+        yield Flaw(("change_columns",), "rows of connector 'spark' do not tell their changes")
+    for key in _OF_THE_LOOP:
+        if key in sink.model_fields_set:
+            why = "Spark decides what a batch takes; use the source's options, such as maxFilesPerTrigger"
+            yield Flaw((key,), f"has no effect with connector 'spark': {why}")
+
+
+def _same_checkpoint(parts: Parts) -> Iterator[Flaw]:
+    """A checkpoint belongs to one stream: two would read what the other has not read."""
+    known: dict[str, str] = {}
+    for name, pipeline in _known(parts):
+        source = parts.sources.get(pipeline.source)
+        if source is None or not source.config.is_streaming or not pipeline.enabled:
+            continue
+        other = known.setdefault(source.config.identity(), name)
+        if other != name:
+            why = f"shares its checkpoint with pipeline '{other}'; each needs one of its own"
+            yield Flaw(("pipelines", name, "source"), why)
 
 
 def _column_flaws(sink: IcebergSink, columns: Schema) -> Iterator[Flaw]:

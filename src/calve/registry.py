@@ -11,6 +11,7 @@ SOURCES = {
     "files": "calve.sources.files:FilesSource",
     "iceberg": "calve.sources.iceberg:IcebergSource",
     "kafka": "calve.sources.kafka:KafkaSource",
+    "spark": "calve.sources.spark:SparkSource",
 }
 SINKS = {
     "iceberg": "calve.sink.declaration:IcebergSink",

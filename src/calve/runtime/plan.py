@@ -17,6 +17,7 @@ from calve.runtime import session, tables
 from calve.runtime.report import Report
 from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
+from calve.runtime.streaming import runner_of
 from calve.schema import Schema
 from calve.sink import dead_letter, prepare
 from calve.sink.routed import Routed, lead_of, writer_of
@@ -93,7 +94,7 @@ def plan(
     catalogs = [one for one in pipeline.catalogs if tables.is_there(one)]
     try:
         branch = session.branch_off(spark, catalogs)
-        runner = Runner(pipeline, branch, Stop(), Report(pipeline.name, status))
+        runner = runner_of(pipeline, branch, Stop(), Report(pipeline.name, status))
         _look(found, branch, pipeline, sink_ids, runner)
     except CalveError as error:
         log.debug("%s is refused", pipeline.name, exc_info=True)
@@ -138,7 +139,8 @@ def _look(
         found.tables = tuple(str(writer.table_name(name)) for name in writer.tables)
     if writer and (found.exists or isinstance(writer, Routed)) and found.columns.columns:
         found.changes = writer.check(found.columns, runner.is_said)
-    found.waiting = source.latest(found.position, Limits(sink.max_batch_size)).rows
+    if not source.is_streaming:
+        found.waiting = source.latest(found.position, Limits(sink.max_batch_size)).rows
 
 
 def _check_creatable(found: Plan) -> None:

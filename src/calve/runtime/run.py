@@ -14,8 +14,8 @@ from calve.errors import StartRefused
 from calve.project import Project, ResolvedPipeline
 from calve.runtime import session
 from calve.runtime.report import Report
-from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
+from calve.runtime.streaming import runner_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,7 +109,7 @@ def _run(spark: SparkSession, one: Run, stop: Stop, once: bool, declared: Collec
     one.report.update(state="starting")
     try:
         branch = session.branch_off(spark, one.pipeline.catalogs)
-        Runner(one.pipeline, branch, stop, one.report, once, declared).run()
+        runner_of(one.pipeline, branch, stop, one.report, once, declared).run()
     except BaseException as error:
         _fail(one, error)
         log.debug("%s ended", one.pipeline.name, exc_info=True)

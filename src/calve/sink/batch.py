@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
+def with_changes(frame: DataFrame) -> DataFrame:
+    """`frame` with the columns of changes that it lacks: rows are upserts, later ones come later."""
+    from pyspark.sql import functions as f
+
+    made = changes.expressions(f.lit(changes.UPDATE), f.lit(0), f.monotonically_increasing_id())
+    named = dict(zip(changes.NAMES, made, strict=True))
+    return frame.select("*", *(one for name, one in named.items() if name not in frame.columns))
+
+
 def is_kept() -> Column:
     """Whether a change leaves a row in the table."""
     from pyspark.sql import functions as f

@@ -84,6 +84,33 @@ def other_table(table: TableName, sink_id: str) -> StartRefused:
     )
 
 
+def other_checkpoint(table: TableName, sink_id: str, known: Position, checkpoint: str) -> StartRefused:
+    """The mark belongs to another checkpoint."""
+    return StartRefused(
+        f"Cannot continue table '{table}': '{sink_id}' wrote it up to batch {known['batch']} of checkpoint "
+        f"'{known['checkpoint']}', and the stream has checkpoint '{checkpoint}', as after deleting it; bring "
+        "the old one back, or begin anew, where rows that the stream reads again are written again"
+    )
+
+
+def older_checkpoint(table: TableName, sink_id: str, known: Position, number: int) -> StartRefused:
+    """The checkpoint is behind the table."""
+    return StartRefused(
+        f"Cannot continue table '{table}': '{sink_id}' wrote it up to batch {known['batch']}, and the "
+        f"checkpoint goes on at batch {number}, as after bringing back an older copy of it; bring back the "
+        "newest, or begin anew, where rows that the stream reads again are written again"
+    )
+
+
+def checkpoint_ahead(table: TableName, sink_id: str, number: int) -> StartRefused:
+    """The checkpoint has batches that the table does not know of."""
+    return StartRefused(
+        f"Cannot start '{sink_id}' on table '{table}': it has no mark, and the checkpoint goes on at batch "
+        f"{number}, so rows of earlier batches may be missing; delete the checkpoint to read them again, or "
+        "go on without them"
+    )
+
+
 def one_of_several(table: TableName, sink_id: str) -> StartRefused:
     """The mark tells of a batch of several tables, and the declaration names one table."""
     return StartRefused(

@@ -51,7 +51,7 @@ class Writer:
         self.told = str(self.name)
         self._accept = accept or self._alone
         self._spark = spark
-        self._sink_id = sink_id
+        self.sink_id = sink_id
         self._declared = declared
         self._patience = patience
         self._catalog = patience.keep_trying(
@@ -179,13 +179,13 @@ class Writer:
 
     def _alone(self, mark: Mark) -> Mark:
         if routes.is_bounds(mark.position):
-            raise refusals.one_of_several(self.name, self._sink_id)
+            raise refusals.one_of_several(self.name, self.sink_id)
         return mark
 
     def _use(self, table: Table) -> Committer:
         self._table = table
         properties = self.sink.snapshot_properties
         self._committer = Committer(
-            table, self._sink_id, self.sink.branch, self._patience, properties, self._declared
+            table, self.sink_id, self.sink.branch, self._patience, properties, self._declared
         )
         return self._committer

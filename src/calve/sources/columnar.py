@@ -58,21 +58,9 @@ def read_changes(
     unknown = f.raise_error(f.concat(f.lit("a file that was not asked for: "), _PATH)).cast("bigint")
     lane = f.coalesce(_NUMBER, unknown)
     names = [name for name in placed.columns if name not in (changes.OPERATION, *place)]
-    return numbered.select(*map(_quoted, names), *change_columns(f.col(changes.OPERATION), lane, f.col(_AT)))
-
-
-def change_columns(operation: Expression, lane: Expression, at: Expression) -> list[Expression]:
-    """The columns of changes, of which nothing is known but the operation and the place."""
-    from pyspark.sql import functions as f
-
-    parts = {"seq": f.lit(None).cast("bigint"), "lane": lane.cast("bigint"), "at": at.cast("bigint")}
-    order = f.struct(*(part.alias(name) for name, part in parts.items()), f.lit(0).alias("part"))
-    return [
-        operation.alias(changes.OPERATION),
-        order.alias(changes.ORDER),
-        f.lit(None).cast("timestamp").alias(changes.TIME),
-        f.lit(None).cast("array<string>").alias(changes.UNKNOWN),
-    ]
+    return numbered.select(
+        *map(_quoted, names), *changes.expressions(f.col(changes.OPERATION), lane, f.col(_AT))
+    )
 
 
 def _values(found: DataFrame, declared: Schema | None, operation: Operation | None) -> list[Expression]:

@@ -68,6 +68,9 @@ class Source(Model, ABC):
     has_streams: ClassVar[bool] = False
     """Whether its rows belong to streams with names of their own, such as topics."""
 
+    is_streaming: ClassVar[bool] = False
+    """Whether Structured Streaming reads it, and not a pipeline's loop; then there is `stream` as well."""
+
     @property
     def catalogs(self) -> tuple[Catalog, ...]:
         """The catalogs that the SparkSession has to know."""
@@ -116,6 +119,10 @@ class Source(Model, ABC):
         raise ConfigurationError(
             f"Cannot read changes from connector '{self.connector}': it does not tell the order of its rows"
         )
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """The rows as a DataFrame that streams, where `is_streaming`."""
+        raise ConfigurationError(f"Cannot stream connector '{self.connector}': a pipeline's loop reads it")
 
     def streamed(self) -> Source:
         """The same source, whose rows tell their stream in the column `changes.STREAM`."""

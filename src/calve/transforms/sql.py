@@ -23,6 +23,13 @@ _ROW_BY_ROW = {
 }
 """The parts of a query that make rows of one row each."""
 
+_STATEFUL = {
+    *("Aggregate", "UnresolvedHaving", "Distinct", "Deduplicate", "Join"),
+    *("UnresolvedEventTimeWatermark", "EventTimeWatermark", "UnresolvedTableValuedFunction"),
+    *("UnresolvedInlineTable", "LocalRelation"),
+}
+"""The parts of a query that Structured Streaming runs besides, as far as the query is only parsed."""
+
 _WORDS = {
     "Aggregate": "it aggregates, and a batch is not the whole stream",
     "UnresolvedHaving": "it aggregates, and a batch is not the whole stream",
@@ -69,14 +76,26 @@ class SqlTransform(Transform):
     """A SELECT in which `input` stands for the rows of a batch."""
 
     sql: Annotated[str, AfterValidator(_text)]
-    """A SELECT over `input` that makes its rows from one row each: no GROUP BY, DISTINCT, window or join."""
+    """A SELECT over `input` that makes its rows from one row each: no GROUP BY, DISTINCT, window or join.
+    Over a source of `connector: spark` it may aggregate, remove duplicates and join tables of the catalog."""
 
     _checked: str | None = PrivateAttr(default=None)
 
     def apply(self, rows: DataFrame) -> DataFrame:
         with translated("run the SQL of a transform"):
+            if rows.isStreaming:
+                return self._over_stream(rows)
             self._check(rows)
             return self._over(rows)
+
+    def _over_stream(self, rows: DataFrame) -> DataFrame:
+        """Spark itself refuses what a stream cannot do; here it is made sure that nothing is done at once."""
+        nodes, _ = parsed_nodes(rows.sparkSession, self.sql)
+        _refuse(nodes - _STATEFUL, "it is not a SELECT that a stream can run")
+        made = self._over(rows)
+        if not made.isStreaming:
+            raise ConfigurationError("Cannot run the SQL of a transform: it does not read 'input'")
+        return made
 
     def _over(self, rows: DataFrame) -> DataFrame:
         rows.createOrReplaceTempView(VIEW)
