@@ -21,7 +21,9 @@ ENVIRONMENT = {"CATALOG_CREDENTIAL": "client:secret", "KAFKA_USER": "calve", "KA
 def project(tmp_path):
     def copy(name):
         shutil.copytree(
-            ROOT / "examples" / name, tmp_path / name, ignore=shutil.ignore_patterns("warehouse", ".calve", "checkpoint")
+            ROOT / "examples" / name,
+            tmp_path / name,
+            ignore=shutil.ignore_patterns("warehouse", ".calve", "checkpoint"),
         )
         return declare.load(tmp_path / name, ENVIRONMENT)
 

@@ -91,11 +91,15 @@ class StartRefused(DataRefused):
     def __init__(self, message: str, *, decision: str = "--restart-from earliest") -> None:
         self.decision = decision
         self.pipeline: str | None = None
+        self.call: str | None = None
+        """What decides in a program, where there is no declaration that a command could read."""
         super().__init__(message)
 
     @property
     def command(self) -> str:
         """The command that shows what the decision would do and, with --yes, takes it."""
+        if self.call is not None:
+            return self.call
         name = f"--pipeline {self.pipeline} " if self.pipeline else ""
         return f"calve repair {name}{self.decision}"
 

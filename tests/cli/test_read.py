@@ -70,3 +70,40 @@ def test_an_unknown_table_gets_a_suggestion(calve, project):
 @pytest.mark.parametrize("limit", ["0", "many"])
 def test_a_limit_is_a_positive_number(calve, project, limit):
     assert calve("read", "orders", "--limit", limit).code == 64
+
+
+@pytest.fixture
+def snapshots(calve, finished, kept):
+    told = calve("snapshots", "orders", "-o", "json", "--config", str(finished)).out
+    return json.loads(told)["snapshots"]
+
+
+def test_an_earlier_state_is_read_by_id_and_by_time(look, snapshots):
+    second = snapshots[2]
+    for at in (str(second["id"]), second["time"], second["time"].replace("T", " ").replace("Z", "+00:00")):
+        rows = look("orders", "-n", "50", "-o", "json", "--as-of", at).out.splitlines()
+        assert sorted(json.loads(row)["id"] for row in rows) == list(range(1, 21))
+
+
+def test_rows_and_columns_can_be_chosen(look):
+    lines = look("orders", "--where", "id BETWEEN 5 AND 6", "--column", "id", "-o", "json").out.splitlines()
+    assert sorted(lines) == ['{"id":5}', '{"id":6}']
+
+
+def test_a_tag_is_read_and_shown_among_the_snapshots(calve, ran, ready, spark):
+    from calve import declare
+    from calve.runtime.session import branch_off
+
+    ran()
+    first = json.loads(calve("snapshots", "orders", "-o", "json").out)["snapshots"][1]
+    session = branch_off(spark, [declare.load(ready).pipeline("orders").sink.catalog])
+    session.sql(f"ALTER TABLE calve.shop.orders CREATE TAG v1 AS OF VERSION {first['id']}").collect()
+    assert len(calve("read", "orders", "-n", "50", "-o", "json", "--as-of", "v1").out.splitlines()) == 10
+    told = json.loads(calve("snapshots", "orders", "-o", "json").out)["snapshots"]
+    assert [one["refs"] for one in told] == [[], ["v1"], [], ["main"]]
+
+
+def test_a_predicate_that_cannot_be_read_is_refused(look):
+    ended = look("orders", "--where", "nobody = 1")
+    assert ended.code == 78
+    assert ended.err.startswith("Cannot read table 'shop.orders': ")

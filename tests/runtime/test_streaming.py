@@ -150,7 +150,7 @@ def test_groups_that_a_batch_changed_replace_those_of_before(lake, pipeline, inb
 def test_a_lost_checkpoint_is_refused_until_it_is_decided(lake, pipeline, inbox, tmp_path):
     run(lake, pipeline())
     shutil.rmtree(tmp_path / "checkpoint")
-    with pytest.raises(StartRefused, match="up to batch 0 of checkpoint '.*', and the stream has") as caught:
+    with pytest.raises(StartRefused, match=r"up to batch 0 of checkpoint '.*', and the stream has") as caught:
         run(lake, pipeline())
     assert caught.value.exit_code == 65
     assert lake.ids(table(lake)) == [1, 2]

@@ -15,9 +15,11 @@ from calve import crash
 from calve.errors import CalveError, exit_code
 
 VERBS = {
+    "changes": "Show what changed in a table between two snapshots.",
     "check": "Reach every source and sink and say what was tried.",
     "connectors": "List the connectors and their keys.",
     "dead-letter": "List, show, replay or purge records that could not be taken.",
+    "diff": "Show in what two states of a table differ.",
     "init": "Write a small project that runs as it is.",
     "plan": "Show what a run would create and where it would begin; change nothing.",
     "read": "Show rows of a table.",

@@ -25,7 +25,7 @@ from calve.runtime.tables import History
 @output_option
 @debug_option
 def command(table: str, sink: str | None, config: Path, output: str, debug: bool) -> None:
-    """List the snapshots of TABLE, and say how DuckDB and Polars open it."""
+    """List the snapshots of TABLE with their branches and tags, and say how DuckDB and Polars open it."""
     project = declare.load(config)
     chosen = choose.table(project, table, sink)
     tables.check_catalog(chosen.catalog, chosen.name)
@@ -35,12 +35,12 @@ def command(table: str, sink: str | None, config: Path, output: str, debug: bool
         "table": str(chosen.name),
         "location": history.location,
         "metadata_file": history.metadata_file,
-        "snapshots": [_value(snapshot) for snapshot in history.snapshots],
+        "snapshots": [_value(snapshot, history) for snapshot in history.snapshots],
     }
     render.show(output, value, _blocks(str(chosen.name), history))
 
 
-def _value(snapshot: Snapshot) -> dict[str, Any]:
+def _value(snapshot: Snapshot, history: History) -> dict[str, Any]:
     summary = snapshot.summary
     return {
         "id": snapshot.id,
@@ -49,6 +49,7 @@ def _value(snapshot: Snapshot) -> dict[str, Any]:
         "operation": snapshot.operation,
         "rows_added": int(summary.get("added-records", 0)),
         "rows_total": live_rows(summary),
+        "refs": list(history.refs.get(snapshot.id, ())),
         "sink": summary.get(SUMMARY_SINK),
         "epoch": _number(summary.get(SUMMARY_EPOCH)),
         "commit": summary.get(SUMMARY_COMMIT),
@@ -59,8 +60,8 @@ def _value(snapshot: Snapshot) -> dict[str, Any]:
 def _blocks(name: str, history: History) -> Iterator[render.Block]:
     yield render.Pairs({"table": name, "location": history.location, "metadata": history.metadata_file})
     yield render.Line()
-    headings = ("id", "time", "operation", "added", "total", "epoch", "commit")
-    yield render.Table(headings, [_row(snapshot) for snapshot in history.snapshots])
+    headings = ("id", "time", "operation", "added", "total", "refs", "epoch", "commit")
+    yield render.Table(headings, [_row(snapshot, history) for snapshot in history.snapshots])
     yield render.Line()
     file = _path(history.metadata_file)
     yield render.Pairs(
@@ -71,9 +72,9 @@ def _blocks(name: str, history: History) -> Iterator[render.Block]:
     )
 
 
-def _row(snapshot: Snapshot) -> list[object]:
-    value = _value(snapshot)
-    shown = ("id", "time", "operation", "rows_added", "rows_total", "epoch", "commit")
+def _row(snapshot: Snapshot, history: History) -> list[object]:
+    value = {**_value(snapshot, history), "refs": ", ".join(history.refs.get(snapshot.id, ()))}
+    shown = ("id", "time", "operation", "rows_added", "rows_total", "refs", "epoch", "commit")
     return ["" if value[key] is None else value[key] for key in shown]
 
 

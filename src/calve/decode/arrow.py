@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute
 
-from calve.schema import Array, Column, Decimal, Map, Primitive, Schema, Struct, Type
+from calve.schema import Array, Column, Decimal, Map, Primitive, Schema, SchemaError, Struct, Type
 
 Values: TypeAlias = Any
 """An Arrow array; the stubs of pyarrow do not know what the kinds of it can do."""
@@ -61,6 +61,69 @@ def _arrow_map(kind: Map) -> pa.DataType:
     make: Any = pa.map_
     made: pa.DataType = make(arrow_type(kind.key), value)
     return made
+
+
+_TAKEN: dict[str, str] = {
+    **{str(arrow): ours for ours, arrow in _TYPES.items() if ours not in ("tinyint", "smallint")},
+    **dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int"),
+    "uint32": "bigint",
+    "halffloat": "float",
+    **dict.fromkeys(("large_string", "string_view"), "string"),
+    **dict.fromkeys(("large_binary", "binary_view"), "binary"),
+    "date64[ms]": "date",
+    "null": "void",
+}
+"""The types that Iceberg has for those of Arrow which are no parts, by Arrow's names."""
+
+
+def schema_of_arrow(schema: pa.Schema) -> Schema:
+    """The columns of an Arrow schema as Iceberg can have them; raises SchemaError where it cannot.
+
+    A whole number takes the narrowest type that holds all its values; no value is ever cut.
+    """
+    return Schema(tuple(_column(field, "") for field in schema))
+
+
+def _column(field: Any, path: str) -> Column:
+    comment = (field.metadata or {}).get(b"doc")
+    kind = _our_type(field.type, f"{path}{field.name}")
+    return Column(field.name, kind, field.nullable, comment.decode() if comment else None)
+
+
+def _our_type(kind: Any, path: str) -> Type:
+    types: Any = pa.types
+    if types.is_dictionary(kind):
+        return _our_type(kind.value_type, path)
+    if types.is_decimal(kind):
+        return _decimal(kind, path)
+    if types.is_struct(kind):
+        return Struct(tuple(_column(kind.field(index), f"{path}.") for index in range(kind.num_fields)))
+    if types.is_map(kind):
+        key, item = _our_type(kind.key_type, f"{path}.key"), _our_type(kind.item_type, f"{path}.value")
+        return Map(key, item, kind.item_field.nullable)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return Array(_our_type(kind.value_type, f"{path}.element"), kind.value_field.nullable)
+    return _primitive(kind, path)
+
+
+def _decimal(kind: Any, path: str) -> Decimal:
+    if kind.precision > 38 or kind.scale < 0:
+        raise SchemaError(f"column '{path}' is {kind}: Iceberg's decimals have at most 38 digits")
+    return Decimal(kind.precision, kind.scale)
+
+
+def _primitive(kind: Any, path: str) -> Type:
+    types: Any = pa.types
+    if types.is_fixed_size_binary(kind):
+        return Primitive("binary")
+    if kind == pa.uint64():
+        return Decimal(20, 0)
+    if types.is_timestamp(kind) and kind.unit != "ns":
+        return Primitive("timestamp" if kind.tz else "timestamp_ntz")
+    if str(kind) not in _TAKEN:
+        why = "; cast it to microseconds" if types.is_timestamp(kind) else ""
+        raise SchemaError(f"column '{path}' is {kind}: Iceberg has no such type that Spark writes{why}")
+    return Primitive(_TAKEN[str(kind)])
 
 
 def has_map(kind: Type) -> bool:

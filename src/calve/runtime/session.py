@@ -19,6 +19,7 @@ from calve.runtime import jars, java, package, warm
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_REWRITES = "spark.sql.catalog.default_rewrite_catalog"
 _FIXED = {
     "spark.app.name": "calve",
     "spark.ui.showConsoleProgress": "false",
@@ -29,7 +30,7 @@ _FIXED = {
         "(?i)secret|password|token|credential|access[._-]?key|jaas|authorization|connection-string|sas"
     ),
     # Staging looks this catalog up in whatever session the DataFrame belongs to.
-    "spark.sql.catalog.default_rewrite_catalog": "org.apache.iceberg.spark.SparkRewriteTableCatalog",
+    _REWRITES: "org.apache.iceberg.spark.SparkRewriteTableCatalog",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
 }
 _DEFAULTS = {
@@ -93,12 +94,18 @@ def _jar_settings(settings: SparkSettings, files: Sequence[Path]) -> dict[str, s
 def branch_off(spark: SparkSession, catalogs: Iterable[Catalog]) -> SparkSession:
     """A session of its own for the calling thread, which knows `catalogs` and no others."""
     session = spark.newSession()
+    know(session, catalogs)
+    gateway.activate(session)
+    return session
+
+
+def know(spark: SparkSession, catalogs: Iterable[Catalog]) -> None:
+    """Make `catalogs` known to a session, and what writing to their tables needs."""
+    spark.conf.set(_REWRITES, _FIXED[_REWRITES])
     for catalog in catalogs:
         _make_room(catalog)
         for key, value in catalog_settings(catalog).items():
-            session.conf.set(key, value)
-    gateway.activate(session)
-    return session
+            spark.conf.set(key, value)
 
 
 def catalog_settings(catalog: Catalog) -> Mapping[str, str]:

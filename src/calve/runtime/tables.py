@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +14,10 @@ from calve.iceberg.catalog import Catalog
 from calve.iceberg.name import TableName
 from calve.iceberg.table import Table
 from calve.iceberg.travel import Snapshot
-from calve.model import suggestion
+from calve.runtime import versions
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _AS_JSON = {
     "ignoreNullFields": "false",
@@ -41,6 +42,8 @@ class History:
     location: str
     metadata_file: str
     snapshots: tuple[Snapshot, ...]
+    refs: Mapping[int, tuple[str, ...]]
+    """The branches and tags that are at a snapshot, by its id."""
 
 
 def is_there(declaration: CatalogDeclaration) -> bool:
@@ -73,31 +76,40 @@ def missing(name: TableName) -> UsageError:
     )
 
 
-def rows(spark: SparkSession, table: Table, limit: int, branch: str = "main") -> Rows:
-    """The first `limit` rows that Spark finds on `branch`."""
-    from pyspark.sql import functions as F
-
-    with gateway.translated(f"read table '{table.name}'"):
-        _check_branch(spark, table, branch)
-        frame = spark.sql(f"SELECT * FROM {table.name.sql()}{_at(branch)}").limit(limit + 1)
-        columns = tuple(frame.columns)
-        found = [row[0] for row in frame.select(F.to_json(F.struct("*"), _AS_JSON)).collect()]
-    return Rows(columns, tuple(found[:limit]), len(found) > limit)
-
-
 def history(table: Table) -> History:
     """All retained snapshots of `table`."""
     metadata = table.metadata()
-    return History(metadata.location, metadata.file, tuple(metadata.snapshots()))
+    told = metadata.history(str(table.name))
+    refs: dict[int, tuple[str, ...]] = {}
+    for name, ref in sorted(told.refs.items()):
+        refs[ref.snapshot] = (*refs.get(ref.snapshot, ()), name)
+    return History(metadata.location, metadata.file, told.snapshots, refs)
 
 
-def _check_branch(spark: SparkSession, table: Table, branch: str) -> None:
-    refs = spark.sql(f"SELECT name FROM {table.name.sql()}.refs").collect()
-    known = sorted({"main", *(row[0] for row in refs)})
-    if branch not in known:
-        listed = f"there is {', '.join(known)}{suggestion(branch, known)}"
-        raise UsageError(f"Cannot find branch '{branch}' of table '{table.name}': {listed}")
+def rows(
+    spark: SparkSession,
+    table: Table,
+    limit: int,
+    at: str | None = None,
+    branch: str = "main",
+    where: str | None = None,
+    columns: Sequence[str] | None = None,
+) -> Rows:
+    """The first `limit` rows that Spark finds in the state that `at` names, or in the newest of `branch`."""
+    from calve.iceberg import states
+
+    found = versions.snapshot(table.metadata().history(str(table.name)), at, branch)
+    if found is None:
+        return Rows(tuple(columns or table.metadata().schema().names), (), False)
+    frame = states.state(spark, table, found.id, columns=columns, where=where)
+    return shown(frame, limit, f"read table '{table.name}'")
 
 
-def _at(branch: str) -> str:
-    return "" if branch == "main" else f" VERSION AS OF '{branch}'"
+def shown(frame: DataFrame, limit: int, what: str) -> Rows:
+    """The first `limit` rows of `frame`; `what` completes "Cannot …"."""
+    from pyspark.sql import functions as F
+
+    with gateway.translated(what):
+        some = frame.limit(limit + 1)
+        texts = [row[0] for row in some.select(F.to_json(F.struct("*"), _AS_JSON)).collect()]
+    return Rows(tuple(frame.columns), tuple(texts[:limit]), len(texts) > limit)

@@ -47,6 +47,7 @@ class Streamed:
         """Have the rows of a batch in the table; None where it has them, or where there are none."""
         writer = self.writer or self._open(batch_)
         if self._place(writer, batch_, self._position(writer)) is Place.REPEATED:
+            _run(batch_.frame)
             return None
         frame = batch.with_changes(batch_.frame) if self._is_keyed(writer) else batch_.frame
         # A batch is computed anew by each action, its state included.
@@ -101,6 +102,12 @@ class Streamed:
 
     def _is_keyed(self, writer: Writer) -> bool:
         return writer.sink.commit_mode == "upsert"
+
+
+def _run(frame: DataFrame) -> None:
+    """Compute a batch for nothing: Spark wants the state that it leaves behind before the next one begins."""
+    with gateway.translated("run the batch of a stream"):
+        frame.write.format("noop").mode("overwrite").save()
 
 
 def columns_of(frame: DataFrame) -> Schema:

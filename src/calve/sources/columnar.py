@@ -22,6 +22,8 @@ _ROW_BITS = 27
 _BYTE_BITS = 63 - _ROW_BITS
 _TASK_ROWS = (1 << 33) - 1
 
+change_columns = changes.expressions
+
 
 def loaded(spark: SparkSession, format: str, paths: Sequence[str], declared: Schema | None) -> DataFrame:
     """What is in the files; without a declared schema the first one's columns count for all."""
@@ -58,9 +60,7 @@ def read_changes(
     unknown = f.raise_error(f.concat(f.lit("a file that was not asked for: "), _PATH)).cast("bigint")
     lane = f.coalesce(_NUMBER, unknown)
     names = [name for name in placed.columns if name not in (changes.OPERATION, *place)]
-    return numbered.select(
-        *map(_quoted, names), *changes.expressions(f.col(changes.OPERATION), lane, f.col(_AT))
-    )
+    return numbered.select(*map(_quoted, names), *change_columns(f.col(changes.OPERATION), lane, f.col(_AT)))
 
 
 def _values(found: DataFrame, declared: Schema | None, operation: Operation | None) -> list[Expression]:

@@ -10,6 +10,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from calve import changes
 from calve.position import Position
 from calve.schema import Schema
+from calve.sources.columnar import change_columns
 from calve.sources.generators import (
     AnyGenerator,
     ChoiceGenerator,
@@ -108,7 +109,7 @@ class DatagenSource(Source):
         refuse_clashes(self.columns())
         numbers = _numbers(spark, after, to)
         values = (self._column(numbers["id"], name) for name in self.fields)
-        return numbers.select(*values, *changes.expressions(f.lit(changes.UPDATE), f.lit(0), numbers["id"]))
+        return numbers.select(*values, *change_columns(f.lit(changes.UPDATE), f.lit(0), numbers["id"]))
 
     def _column(self, row: Expression, name: str) -> Expression:
         return self.fields[name].expression(Draw(row, self.seed, name)).alias(name)

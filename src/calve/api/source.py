@@ -1,0 +1,139 @@
+"""An Iceberg table as a source for programs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from calve.api import declared, session
+from calve.api.writes import Step
+from calve.position import Position
+from calve.sources.iceberg import IcebergSource as Declaration
+from calve.sources.source import Limits, Waiting
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+POLL = 0.5
+_ALL = Limits(2**62)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The rows of a source between two positions; reading them again gives the same ones."""
+
+    frame: DataFrame
+    step: Step
+
+    @property
+    def position(self) -> Position:
+        """Where the batch ends: what a program keeps to go on behind it."""
+        return self.step.to
+
+
+class IcebergSource:
+    """An Iceberg table, read by a program.
+
+    The keys are those of `connector: iceberg`, such as `catalog`, `namespace`, `table` and `read_mode`.
+
+    >>> source = calve.IcebergSource(catalog=memory, namespace="shop", table="orders")
+    >>> source.read(spark).count()
+    3
+    """
+
+    def __init__(self, **keys: Any) -> None:
+        declared.refuse_pending("source", keys, "IcebergSource")
+        self.declaration = declared.built(Declaration, keys, "IcebergSource")
+
+    def read(self, spark: SparkSession | None = None) -> DataFrame:
+        """All rows that are there now: those of the state that is asked for, or the changes up to now."""
+        own = self._session(spark)
+        start = self.declaration.start()
+        return self._frame(own, start, self.declaration.latest(start, _ALL).to)
+
+    def stream(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        after: Position | None = None,
+        available_now: bool = False,
+        limits: Limits | None = None,
+    ) -> Iterator[Batch]:
+        """The rows as they come, a batch at a time, from the start or behind the position `after`.
+
+        Ends where the source does, or with `available_now` when everything is read that there is; else it
+        waits for more. A batch is a DataFrame with bounds, so it can be read again, and a sink that has it
+        knows it:
+
+        >>> with calve.IcebergSink(sink_id="copy", catalog=memory, namespace="shop", table="copied") as sink:
+        ...     for batch in source.stream(spark, after=sink.position(source), available_now=True):
+        ...         sink.write(batch)
+        True
+        """
+        own = self._session(spark)
+        identity = self.declaration.identity()
+        begin = self.declaration.start() if after is None else after
+        yield from _batches(
+            lambda position: self._latest(own, position, limits or _ALL),
+            lambda one, other: Batch(self._frame(own, one, other), Step(identity, one, other)),
+            begin,
+            available_now,
+        )
+
+    def rows(
+        self,
+        batch_size: int = 10_000,
+        *,
+        spark: SparkSession | None = None,
+        after: Position | None = None,
+        available_now: bool = False,
+    ) -> Iterator[dict[str, Any]]:
+        """The rows one by one, as dictionaries, for programs that have nothing to do with Spark.
+
+        Files are taken up to about `batch_size` rows at a time. Ends as `stream` does.
+
+        >>> sorted(row["id"] for row in source.rows(batch_size=100, spark=spark))
+        [1, 2, 3]
+        """
+        limits = Limits(batch_size)
+        for batch in self.stream(spark, after=after, available_now=available_now, limits=limits):
+            for row in batch.frame.toLocalIterator(prefetchPartitions=True):
+                yield row.asDict(recursive=True)
+
+    @property
+    def identity(self) -> str:
+        """Which table it is, whatever its name: positions are valid in this one alone."""
+        self._session(None)
+        return self.declaration.identity()
+
+    def _session(self, spark: SparkSession | None) -> SparkSession:
+        return session.of(spark, self.declaration.catalogs)
+
+    def _latest(self, spark: SparkSession, after: Position, limits: Limits) -> Waiting:
+        session.of(spark, self.declaration.catalogs)
+        return self.declaration.latest(after, limits)
+
+    def _frame(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
+        read = self.declaration.read_changes if self.declaration.carries_changes else self.declaration.read
+        return read(spark, after, to)
+
+
+def _batches(
+    latest: Callable[[Position], Waiting],
+    made: Callable[[Position, Position], Batch],
+    position: Position,
+    available_now: bool,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Iterator[Batch]:
+    """The batches behind `position`, as long as there are any, or for ever."""
+    while True:
+        waiting = latest(position)
+        if waiting.rows:
+            yield made(position, waiting.to)
+        position = waiting.to
+        if waiting.ended or (available_now and not waiting.rows and not waiting.more):
+            return
+        if not waiting.rows and not waiting.more:
+            sleep(POLL)

@@ -1,0 +1,224 @@
+"""Programs that write: each write once, whatever happens to the program."""
+
+import pyarrow as pa
+import pytest
+
+import calve
+from calve import crash
+from calve.crash import Crash, Fault
+from calve.errors import Fenced, StartRefused, UsageError
+from calve.position import parse
+
+POINTS = ("fence.swapped", "stage.after", "commit.before", "commit.swapped", "commit.confirmed")
+
+
+@pytest.fixture(autouse=True)
+def no_plan():
+    yield
+    crash.load(())
+
+
+def table(lake):
+    return lake.catalog.load(lake.name("t"))
+
+
+def mark(lake):
+    return parse(table(lake).metadata().property("calve.sink.loader"))
+
+
+def commits(lake):
+    return [one for one in table(lake).metadata().snapshots() if int(one.summary.get("added-records", 0))]
+
+
+def test_writes_are_held_back_and_committed_together(lake, sink):
+    now = [0.0]
+    one = sink(checkpoint_interval="1m", clock=lambda: now[0])
+    assert one.write(lake.rows([1, 2]), id="a")
+    assert one.write(lake.rows([3]), id="b")
+    assert (one.status().pending_writes, one.status().pending_rows, one.status().rows) == (2, 3, 0)
+    assert lake.ids(table(lake)) == []
+    now[0] = 61.0
+    assert one.write(lake.rows([4]), id="c")
+    assert (one.status().pending_writes, one.status().rows, one.status().commits) == (0, 4, 1)
+    assert lake.ids(table(lake)) == [1, 2, 3, 4]
+    assert len(commits(lake)) == 1
+    now[0] = 62.0
+    one.write(lake.rows([5]))
+    assert one.flush().rows == 5
+    assert one.stop().state == "stopped"
+
+
+def test_a_program_that_is_run_again_writes_nothing_again(lake, sink):
+    for _ in range(2):
+        with sink() as one:
+            one.write(lake.rows([1]), id="monday")
+            one.write(lake.rows([2]), id="tuesday")
+    before = table(lake).metadata().file
+    again = sink()
+    assert not again.write(lake.rows([1]), id="monday")
+    assert again.stop().skipped == 1
+    assert lake.ids(table(lake)) == [1, 2]
+    assert table(lake).metadata().file == before
+
+
+def test_a_number_stands_for_all_before_it(lake, sink):
+    with sink(checkpoint_interval=0) as one:
+        assert one.write(lake.rows([1]), id=5)
+        assert not one.write(lake.rows([2]), id=4)
+        assert one.write(lake.rows([3]), id=6)
+    assert mark(lake).position["number"] == 6
+    assert lake.ids(table(lake)) == [1, 3]
+
+
+def test_writes_without_a_name_are_each_one_of_their_own(lake, sink):
+    with sink() as one:
+        one.write(lake.rows([1]))
+        one.write(lake.rows([1]))
+    assert lake.ids(table(lake)) == [1, 1]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_crash_at_any_point_and_another_run_give_every_write_once(lake, sink, point):
+    def program():
+        one = sink(checkpoint_interval=0)
+        for number in (1, 2, 3):
+            one.write(lake.rows([number]), id=f"write {number}")
+        one.stop()
+
+    crash.load((Fault(point, nth=1 if point == "fence.swapped" else 2),))
+    with pytest.raises(Crash):
+        program()
+    assert len(crash.fired()) == 1
+    crash.load(())
+    program()
+    assert lake.ids(table(lake)) == [1, 2, 3]
+
+
+def test_what_a_failed_program_held_back_is_left_for_its_next_run(lake, sink):
+    one = sink()
+    one.write(lake.rows([1]), id="a")
+    one.__exit__(ZeroDivisionError)
+    assert one.status().state == "failed"
+    with sink() as one:
+        assert one.write(lake.rows([1]), id="a")
+    assert lake.ids(table(lake)) == [1]
+
+
+def test_a_second_program_takes_the_sink_over(lake, sink):
+    first = sink(checkpoint_interval=0)
+    first.write(lake.rows([1]))
+    second = sink(checkpoint_interval=0)
+    second.write(lake.rows([2]))
+    with pytest.raises(Fenced):
+        first.write(lake.rows([3]))
+    assert first.status().state == "failed"
+    with pytest.raises(UsageError, match="it has failed; make another one"):
+        first.write(lake.rows([3]))
+    assert lake.ids(table(lake)) == [1, 2]
+
+
+def test_upserts_see_the_rows_of_the_write_before(lake, sink):
+    with sink(commit_mode="upsert", key_fields=["id"]) as one:
+        one.write(lake.rows([1, 2]), id="a")
+        changed = lake.spark.createDataFrame([(2, "two"), (3, "three")], "id BIGINT NOT NULL, name STRING")
+        one.write(changed, id="b")
+        gone = lake.spark.createDataFrame([(1, None, "d")], "id BIGINT NOT NULL, name STRING, _op STRING")
+        one.write(gone, id="c")
+    rows = lake.spark.table(lake.name("t").sql()).collect()
+    assert sorted((row.id, row.name) for row in rows) == [(2, "two"), (3, "three")]
+
+
+def test_rows_of_arrow_are_written_and_new_columns_added(lake, sink):
+    with sink() as one:
+        one.write(pa.table({"id": [1, 2]}), id="a")
+        one.write(pa.table({"id": [3], "note": ["x"]}), id="b")
+    rows = lake.spark.table(lake.name("t").sql()).collect()
+    assert sorted((row.id, row.note) for row in rows) == [(1, None), (2, None), (3, "x")]
+
+
+def test_a_write_without_rows_is_remembered(lake, sink):
+    with sink() as one:
+        assert one.write(lake.rows([1]).where("id > 5"), id="nothing")
+    with sink() as one:
+        assert not one.write(lake.rows([1]), id="nothing")
+
+
+def test_a_copy_goes_on_where_its_table_stands(lake, orders, sink):
+    from tests.api.conftest import append
+
+    def copy():
+        source = calve.IcebergSource(
+            catalog=lake.declaration, namespace="shop", table="orders", read_mode="incremental",
+            start_snapshot="full",
+        )  # fmt: skip
+        with sink(checkpoint_interval=0) as one:
+            after = one.position(source)
+            for batch in source.stream(lake.spark, after=after, available_now=True):
+                one.write(batch)
+            return one.status().rows
+
+    assert copy() == 3
+    append(lake, "shop.orders", [4])
+    assert copy() == 1
+    assert copy() == 0
+    assert lake.ids(table(lake)) == [1, 2, 3, 4]
+
+
+def stream(lake, tmp_path, one):
+    """A stream of the program's own, up to the end of what is there."""
+    frame = lake.spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1)
+    writer = frame.json(str(tmp_path / "in")).writeStream.trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "state")).foreachBatch(one.batch).start()
+    query.awaitTermination()
+
+
+def put(tmp_path, name, number):
+    (tmp_path / "in").mkdir(exist_ok=True)
+    (tmp_path / "in" / name).write_text(f'{{"id": {number}, "name": "x"}}\n')
+
+
+def test_a_stream_of_the_program_is_written_batch_by_batch(lake, sink, tmp_path):
+    put(tmp_path, "1.json", 1)
+    put(tmp_path, "2.json", 2)
+    stream(lake, tmp_path, sink())
+    assert mark(lake).position["batch"] == 1
+    put(tmp_path, "3.json", 3)
+    one = sink()
+    stream(lake, tmp_path, one)
+    assert one.status().rows == 1
+    assert lake.ids(table(lake)) == [1, 2, 3]
+
+
+def test_a_stream_with_another_checkpoint_is_refused_until_the_program_forgets(lake, sink, tmp_path):
+    import shutil
+
+    from pyspark.errors import StreamingQueryException
+
+    put(tmp_path, "1.json", 1)
+    stream(lake, tmp_path, sink())
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(StreamingQueryException, match="and the stream has checkpoint"):
+        stream(lake, tmp_path, sink())
+    sink().forget(lake.spark)
+    stream(lake, tmp_path, sink())
+    assert lake.ids(table(lake)) == [1, 1]
+
+
+def test_a_batch_outside_of_a_stream_is_refused(lake, sink):
+    with pytest.raises(UsageError, match=r"writeStream.foreachBatch\(sink.batch\)"):
+        sink().batch(lake.rows([1]), 0)
+
+
+def test_a_refusal_names_the_call_that_decides(lake, sink):
+    with sink() as one:
+        one.write(lake.rows([1]), id="a")
+    lake.call("rollback_to_snapshot", table=f"'{lake.name('t').sql()}'", snapshot_id=str(first(lake)))
+    with pytest.raises(StartRefused, match=r"was rolled back .* decide with: IcebergSink.forget\(\)$"):
+        sink().write(lake.rows([2]), id="b")
+    one = sink()
+    one.forget(lake.spark)
+    assert one.write(lake.rows([1]), id="a")
+
+
+def first(lake):
+    return table(lake).metadata().snapshots()[0].id
