@@ -74,3 +74,10 @@ def test_a_table_keeps_a_column():
     table = parse("id INT")
     with pytest.raises(UsageError, match="no column would be left"):
         checked("t", table, [DropColumn(("id",), table.columns[0])])
+
+
+def test_an_identifier_field_stays_as_it_is():
+    for change in (DropColumn(("id",), TABLE.columns[0]), MakeOptional(("id",))):
+        with pytest.raises(UsageError, match="it is one of the table's identifier fields"):
+            checked("t", TABLE, [change], keys=("id",))
+        assert checked("t", TABLE, [change]) == [change]

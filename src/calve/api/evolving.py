@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from calve import schema as schemas
 from calve.errors import CalveError, UsageError
@@ -10,8 +10,18 @@ from calve.iceberg import evolve
 from calve.iceberg.evolve import Steps
 from calve.iceberg.table import Metadata, Table
 from calve.patience import Patience
-from calve.schema import AddColumn, Change, RenameColumn, Schema, SchemaError, UpdateType
+from calve.schema import (
+    AddColumn,
+    Change,
+    DropColumn,
+    MakeOptional,
+    RenameColumn,
+    Schema,
+    SchemaError,
+    UpdateType,
+)
 from calve.schema.evolution import is_promotable
+from calve.sink import refusals
 
 Decide = Callable[[Schema], Sequence[Change]]
 """What is to be done to a table that has these columns; asked anew for each base that is tried."""
@@ -55,8 +65,13 @@ def _has(columns: Schema, path: tuple[str, ...]) -> bool:
     return True
 
 
-def checked(table: str, now: Schema, changes: Sequence[Change]) -> Sequence[Change]:
-    """`changes`, if a table with the columns `now` can have them; raises UsageError."""
+def checked(
+    table: str, now: Schema, changes: Sequence[Change], keys: Collection[str] = ()
+) -> Sequence[Change]:
+    """`changes`, if a table with the columns `now` and the identifier fields `keys` can have them.
+
+    Raises UsageError.
+    """
     what = f"Cannot change table '{table}'"
     try:
         after = schemas.apply(now, changes)
@@ -67,6 +82,8 @@ def checked(table: str, now: Schema, changes: Sequence[Change]) -> Sequence[Chan
             raise UsageError(f"{what}: {change}; Iceberg does not read values of the one as the other")
         if isinstance(change, AddColumn) and not change.column.nullable:
             raise UsageError(f"{what}: {change}; the rows that are there have no value for it")
+        if isinstance(change, (DropColumn, MakeOptional)) and change.path[0] in keys:
+            raise UsageError(f"{what}: {change}; it is one of the table's identifier fields")
     if not after.columns:
         raise UsageError(f"{what}: no column would be left")
     return changes
@@ -77,13 +94,17 @@ def evolved(table: Table, decide: Decide, patience: Patience) -> Schema:
 
     def steps(base: Metadata) -> Steps:
         now = base.schema()
-        return Steps(tuple(checked(str(table.name), now, decide(now))))
+        return Steps(tuple(checked(str(table.name), now, decide(now), base.identifier_fields())))
 
     while True:
         try:
-            if not evolve.attempt(table, steps):
-                return table.refresh().schema()
+            evolve.attempt(table, steps)
+            failure: CalveError = refusals.not_shown(table.name)
         except CalveError as error:
             if not error.retryable:
                 raise
-            patience.wait(error)
+            failure = error
+        base = patience.keep_trying(table.refresh)
+        if not steps(base):
+            return base.schema()
+        patience.wait(failure)

@@ -38,6 +38,7 @@ def start_spark(
     needed = {*components, *(jar for one in found for jar in one.jars)}
     spark = session.start(settings, needed, Path(log) if log else None)
     session.know(spark, found)
+    gateway.activate(spark)
     return spark
 
 
