@@ -82,8 +82,9 @@ class Streamed:
         return writer
 
     def _check(self, writer: Writer, batch_: Batch, mark: Mark | None) -> None:
-        if mark is not None:
-            self._place(writer, batch_, mark.position)
+        known = mark.position if mark else {}
+        if numbered.CHECKPOINT in known:
+            self._place(writer, batch_, known)
         elif batch_.number > 0:
             raise refusals.checkpoint_ahead(writer.name, writer.sink_id, batch_.number)
 
