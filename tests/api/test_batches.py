@@ -2,7 +2,7 @@
 
 from itertools import islice
 
-from calve.api.source import _batches
+from calve.api.source import _batches, _end
 from calve.sources.source import Waiting
 
 
@@ -50,3 +50,8 @@ def test_what_is_available_now_ends_when_nothing_waits():
 def test_a_position_moves_also_where_no_row_comes_with_it():
     shelf = Shelf(to(3, 0, more=True), to(4, 1, ended=True))
     assert list(shelf.batches()) == [(3, 4)]
+
+
+def test_all_that_is_there_may_be_several_batches():
+    shelf = Shelf(to(2, 2, more=True), to(4, 2, more=True), to(5, 1))
+    assert _end(lambda after, limits: shelf.latest(after), {"n": 0}) == {"n": 5}

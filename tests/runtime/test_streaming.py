@@ -177,7 +177,9 @@ def test_a_checkpoint_without_its_table_is_refused(lake, pipeline, inbox):
     run(lake, pipeline())
     lake.catalog.drop(lake.name("t"))
     inbox("2.json", (3, "c"))
-    with pytest.raises(StartRefused, match="knows no batch of a stream, and the checkpoint goes on at batch 1"):
+    with pytest.raises(
+        StartRefused, match="knows no batch of a stream, and the checkpoint goes on at batch 1"
+    ):
         run(lake, pipeline())
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from calve.api import declared, session
 from calve.api.writes import Step
+from calve.errors import StartRefused
 from calve.position import Position
 from calve.sources.iceberg import IcebergSource as Declaration
 from calve.sources.source import Limits, Waiting
@@ -22,7 +23,7 @@ _ALL = Limits(2**62)
 
 @dataclass(frozen=True)
 class Batch:
-    """The rows of a source between two positions; reading them again gives the same ones."""
+    """The rows of a source between two positions; they can be read until the next batch is asked for."""
 
     frame: DataFrame
     step: Step
@@ -49,9 +50,9 @@ class IcebergSource:
 
     def read(self, spark: SparkSession | None = None) -> DataFrame:
         """All rows that are there now: those of the state that is asked for, or the changes up to now."""
-        own = self._session(spark)
-        start = self.declaration.start()
-        return self._frame(own, start, self.declaration.latest(start, _ALL).to)
+        reading = Reading(self.declaration, spark)
+        start = reading.start()
+        return reading.frame(start, _end(reading.latest, start))
 
     def stream(
         self,
@@ -64,7 +65,7 @@ class IcebergSource:
         """The rows as they come, a batch at a time, from the start or behind the position `after`.
 
         Ends where the source does, or with `available_now` when everything is read that there is; else it
-        waits for more. A batch is a DataFrame with bounds, so it can be read again, and a sink that has it
+        waits for more. A batch has bounds and is read before the next one is asked for; a sink that has it
         knows it:
 
         >>> with calve.IcebergSink(sink_id="copy", catalog=memory, namespace="shop", table="copied") as sink:
@@ -72,13 +73,12 @@ class IcebergSource:
         ...         sink.write(batch)
         True
         """
-        own = self._session(spark)
-        identity = self.declaration.identity()
-        begin = self.declaration.start() if after is None else after
+        reading = Reading(self.declaration, spark)
+        identity = reading.identity()
         yield from _batches(
-            lambda position: self._latest(own, position, limits or _ALL),
-            lambda one, other: Batch(self._frame(own, one, other), Step(identity, one, other)),
-            begin,
+            lambda position: reading.latest(position, limits or _ALL),
+            lambda one, other: Batch(reading.frame(one, other), Step(identity, one, other)),
+            reading.start() if after is None else after,
             available_now,
         )
 
@@ -105,19 +105,45 @@ class IcebergSource:
     @property
     def identity(self) -> str:
         """Which table it is, whatever its name: positions are valid in this one alone."""
-        self._session(None)
-        return self.declaration.identity()
+        return Reading(self.declaration, None).identity()
 
-    def _session(self, spark: SparkSession | None) -> SparkSession:
-        return session.of(spark, self.declaration.catalogs)
 
-    def _latest(self, spark: SparkSession, after: Position, limits: Limits) -> Waiting:
-        session.of(spark, self.declaration.catalogs)
-        return self.declaration.latest(after, limits)
+class Reading:
+    """One reading of a source, which keeps what it knows of the table to itself."""
 
-    def _frame(self, spark: SparkSession, after: Position, to: Position) -> DataFrame:
-        read = self.declaration.read_changes if self.declaration.carries_changes else self.declaration.read
-        return read(spark, after, to)
+    def __init__(self, declaration: Declaration, spark: SparkSession | None) -> None:
+        self._source = declaration.model_copy()
+        self._spark = session.of(spark, declaration.catalogs)
+
+    def identity(self) -> str:
+        """Which table it is."""
+        return self._source.identity()
+
+    def start(self) -> Position:
+        """The position before the first row."""
+        return self._source.start()
+
+    def latest(self, after: Position, limits: Limits) -> Waiting:
+        """What is there behind `after`; between two questions the program may have used other sessions."""
+        session.of(self._spark, self._source.catalogs)
+        try:
+            return self._source.latest(after, limits)
+        except StartRefused as error:
+            error.call = "IcebergSource.stream() without 'after'"
+            raise
+
+    def frame(self, after: Position, to: Position) -> DataFrame:
+        """The rows in (after, to]; those of an earlier frame are not read any more."""
+        read = self._source.read_changes if self._source.carries_changes else self._source.read
+        return read(self._spark, after, to)
+
+
+def _end(latest: Callable[[Position, Limits], Waiting], start: Position) -> Position:
+    """Where everything ends that is there now, in however many batches it would come."""
+    waiting = latest(start, _ALL)
+    while waiting.more:
+        waiting = latest(waiting.to, _ALL)
+    return waiting.to
 
 
 def _batches(

@@ -105,9 +105,9 @@ def older_checkpoint(table: TableName, sink_id: str, known: Position, number: in
 def checkpoint_ahead(table: TableName, sink_id: str, number: int) -> StartRefused:
     """The checkpoint has batches that the table does not know of."""
     return StartRefused(
-        f"Cannot start '{sink_id}' on table '{table}': its mark knows no batch of a stream, and the checkpoint "
-        f"goes on at batch {number}, so rows of earlier batches may be missing; delete the checkpoint to read "
-        "them again, or go on without them"
+        f"Cannot start '{sink_id}' on table '{table}': its mark knows no batch of a stream, and the "
+        f"checkpoint goes on at batch {number}, so rows of earlier batches may be missing; delete the "
+        "checkpoint to read them again, or go on without them"
     )
 
 
