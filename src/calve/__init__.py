@@ -71,6 +71,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("errors", "schema"):
+        return import_module(f"calve.{name}")
     if name not in _NAMES:
         raise AttributeError(f"module 'calve' has no attribute '{name}'")
     return getattr(import_module(_NAMES[name]), name)

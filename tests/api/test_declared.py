@@ -19,6 +19,13 @@ def test_everything_public_is_there():
         calve.open_lake  # noqa: B018
 
 
+def test_errors_and_schemas_are_there_without_an_import_of_their_own():
+    code = "import calve; print(calve.errors.UsageError.exit_code, calve.schema.parse('id INT').names)"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "64 ('id',)\n"
+    )
+
+
 def test_importing_calve_imports_neither_spark_nor_arrow_nor_models():
     code = "import sys, calve; print([n for n in ('pyspark', 'pyarrow', 'pydantic') if n in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
@@ -66,3 +73,10 @@ def test_a_sink_that_was_not_used_has_a_status_and_ends_without_spark():
     assert sink.stop().state == "stopped"
     with pytest.raises(calve.errors.UsageError, match="it has stopped; make another one"):
         sink.flush()
+
+
+def test_in_a_program_a_call_decides_and_no_command():
+    error = calve.errors.StartRefused("Cannot go on")
+    assert str(error) == "Cannot go on; decide with: calve repair --restart-from earliest"
+    error.call = "IcebergSink.forget()"
+    assert str(error) == "Cannot go on; decide with: IcebergSink.forget()"

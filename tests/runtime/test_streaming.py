@@ -13,6 +13,7 @@ from calve.errors import ConfigurationError, StartRefused
 from calve.position import parse
 from calve.project import ResolvedPipeline
 from calve.runtime import repair
+from calve.runtime.plan import plan
 from calve.runtime.report import Report
 from calve.runtime.stop import Stop
 from calve.runtime.streaming import StreamingRunner, output_mode, runner_of
@@ -122,6 +123,14 @@ def test_a_second_run_with_nothing_new_writes_nothing(lake, pipeline):
     before = table(lake).metadata().file
     assert run(lake, pipeline()).batches == 0
     assert table(lake).metadata().file == before
+
+
+def test_a_plan_tells_the_columns_and_writes_nothing(spark, lake, pipeline):
+    found = plan(spark, pipeline("SELECT id, upper(name) AS name FROM input"))
+    assert found.refusal is None
+    assert found.columns.names == ("id", "name")
+    assert (found.marked, found.waiting, found.exists) == (False, None, False)
+    assert not lake.catalog.has_table(lake.name("t"))
 
 
 @pytest.mark.parametrize("point", REACHED)

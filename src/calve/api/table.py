@@ -122,7 +122,7 @@ class Table:
         >>> [(row.id, row._change_type) for row in orders.changes_between(first.id, last.id).collect()]
         [(3, 'insert')]
         """
-        self._history()
+        activate(self._spark)
         return changeset.changes_between(
             self._spark, self._table, from_snapshot, to_snapshot, keys=keys, columns=columns, where=where
         )
