@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calve import crash, gateway
-from calve.iceberg.stage import Staged
+from calve.iceberg.stage import NOTHING, Staged
 from calve.patience import Patience
 from calve.position import Mark, Position
 from calve.schema import Schema
@@ -45,24 +45,28 @@ class Streamed:
 
     def take(self, batch_: Batch) -> Staged | None:
         """Have the rows of a batch in the table; None where it has them, or where there are none."""
-        writer = self.writer or self._open(batch_)
-        if self._place(writer, batch_, self._position(writer)) is Place.REPEATED:
-            _run(batch_.frame)
-            return None
-        frame = batch.with_changes(batch_.frame) if self._is_keyed(writer) else batch_.frame
+        writer = self.writer or self._make(batch_.frame.sparkSession)
+        is_keyed = writer.sink.commit_mode == "upsert"
         # A batch is computed anew by each action, its state included.
-        frame = frame.persist()
+        frame = (batch.with_changes(batch_.frame) if is_keyed else batch_.frame).persist()
         try:
-            return self._committed(writer, frame, batch_)
+            # Also one that the table has is computed: Spark wants the state that it leaves behind.
+            with gateway.translated("run the batch of a stream"):
+                rows = frame.count()
+            crash.point("read.after")
+            if not self._is_new(writer, rows, batch_):
+                return None
+            return self._committed(writer, frame, rows, batch_)
         finally:
             frame.unpersist()
 
-    def _committed(self, writer: Writer, frame: DataFrame, batch_: Batch) -> Staged | None:
-        with gateway.translated("run the batch of a stream"):
-            rows = frame.count()
-        crash.point("read.after")
-        if rows == 0:
-            return None
+    def _is_new(self, writer: Writer, rows: int, batch_: Batch) -> bool:
+        """Whether there are rows that the table does not have; then the epoch is taken, if it is not yet."""
+        if self.writer is None and not self._open(writer, rows, batch_):
+            return False
+        return self._place(writer, batch_, self._position(writer)) is Place.NEXT and rows > 0
+
+    def _committed(self, writer: Writer, frame: DataFrame, rows: int, batch_: Batch) -> Staged | None:
         size = gateway.cached_bytes(frame)
         staged = self._patience.keep_trying(lambda: writer.stage(frame, rows, size))
         if staged.is_empty:
@@ -71,15 +75,22 @@ class Streamed:
         writer.commit(staged, numbered.moved(self._position(writer), batch_.checkpoint, batch_.number))
         return staged
 
-    def _open(self, batch_: Batch) -> Writer:
-        """Take the epoch, where the table's mark lets this batch follow."""
-        writer = self._make(batch_.frame.sparkSession)
+    def _open(self, writer: Writer, rows: int, batch_: Batch) -> bool:
+        """Take the epoch, where the table's mark lets this batch follow.
+
+        A batch without rows takes none, unless the table knows no batch yet: it has to know of the first one.
+        """
         mark = self._patience.keep_trying(lambda: writer.find(self._source))
         self._check(writer, batch_, mark)
+        if rows == 0 and mark is not None and numbered.CHECKPOINT in mark.position:
+            return False
         start = mark.position if mark else numbered.moved({}, batch_.checkpoint, batch_.number - 1)
-        writer.open(self._source, start, columns_of(batch_.frame))
+        held = writer.open(self._source, start, columns_of(batch_.frame))
+        if numbered.CHECKPOINT not in held.position:
+            # A program has written here before its stream began.
+            writer.commit(NOTHING, numbered.moved(held.position, batch_.checkpoint, batch_.number - 1))
         self.writer = writer
-        return writer
+        return True
 
     def _check(self, writer: Writer, batch_: Batch, mark: Mark | None) -> None:
         known = mark.position if mark else {}
@@ -100,15 +111,6 @@ class Streamed:
         held = writer.committer.held
         assert held is not None, "the table is not open"
         return held.position
-
-    def _is_keyed(self, writer: Writer) -> bool:
-        return writer.sink.commit_mode == "upsert"
-
-
-def _run(frame: DataFrame) -> None:
-    """Compute a batch for nothing: Spark wants the state that it leaves behind before the next one begins."""
-    with gateway.translated("run the batch of a stream"):
-        frame.write.format("noop").mode("overwrite").save()
 
 
 def columns_of(frame: DataFrame) -> Schema:
