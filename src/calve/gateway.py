@@ -20,6 +20,7 @@ from calve.errors import (
     Unavailable,
     Unfit,
 )
+from calve.redaction import redacted
 
 _MARKER = "calve-error "
 _LONGEST = 600
@@ -306,5 +307,5 @@ def _line(what: str, why: str) -> str:
 
 
 def _clip(text: str) -> str:
-    line = " ".join(text.split())
+    line = " ".join(redacted(text).split())
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

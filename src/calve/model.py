@@ -24,6 +24,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from calve import redaction
+
 Path = tuple[str | int, ...]
 """The keys and indexes that lead to a value of a declaration."""
 
@@ -97,6 +99,8 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
+        """The value itself; from now on it is taken out of every text that leaves the process."""
+        redaction.remember(self._value)
         return self._value
 
     def __repr__(self) -> str:

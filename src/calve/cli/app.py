@@ -13,6 +13,7 @@ import click
 
 from calve import crash
 from calve.errors import CalveError, exit_code
+from calve.redaction import Filter, redacted
 
 VERBS = {
     "changes": "Show what changed in a table between two snapshots.",
@@ -32,6 +33,8 @@ VERBS = {
     "verify": "Check a table with an independent reader.",
 }
 """Every verb and what it is for; its module is imported when it is used."""
+
+_REDACTION = Filter()
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
@@ -87,7 +90,7 @@ def output_option(verb: Verb) -> Verb:
 
 def say(line: str) -> None:
     """A message for the person at the terminal; data goes to stdout."""
-    click.echo(line, err=True)
+    click.echo(redacted(line), err=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -100,6 +103,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run one verb; the exit code."""
     debug = "--debug" in arguments
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    for output in logging.getLogger().handlers:
+        output.addFilter(_REDACTION)
     logging.getLogger("calve").setLevel(logging.DEBUG if debug else logging.INFO)
     crash.load_environment()
     try:

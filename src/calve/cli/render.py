@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from calve.redaction import cleaned, redacted
+
 
 @dataclass(frozen=True)
 class Line:
@@ -46,7 +48,8 @@ NARROWEST = 8
 def show(output: str, value: Any, blocks: Iterable[Block]) -> None:
     """Print `value` as JSON or `blocks` as text, on stdout."""
     if output == "json":
-        click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+        plain = json.loads(json.dumps(value, default=str))
+        click.echo(json.dumps(cleaned(plain), indent=2, ensure_ascii=False))
         return
     if sys.stdout.isatty():
         _show_on_terminal(blocks)
@@ -89,6 +92,7 @@ def ago(seconds: float) -> str:
 
 def _escaped(text: str) -> str:
     """Control characters, which would move the cursor or colour the terminal, as escapes."""
+    text = redacted(text)
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
@@ -96,7 +100,7 @@ def _escaped(text: str) -> str:
 
 def _lines(block: Block, width: int | None = None) -> list[str]:
     if isinstance(block, Line):
-        return [block.text]
+        return [redacted(block.text)]
     if isinstance(block, Pairs):
         return _pair_lines(block)
     rows = [list(block.headings), *([cell(value) for value in row] for row in block.rows)]

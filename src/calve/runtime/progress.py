@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from calve.redaction import redacted
 from calve.runtime.report import Status
 
 if TYPE_CHECKING:
@@ -56,4 +57,4 @@ def line(status: Status, now: float) -> str:
         parts.append(f"{status.waiting:,} waiting")
     if status.last_commit:
         parts.append(f"last commit {now - status.last_commit:.0f} s ago")
-    return " · ".join([*parts, status.message] if status.message else parts)
+    return redacted(" · ".join([*parts, status.message] if status.message else parts))

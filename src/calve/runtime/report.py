@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from calve.redaction import cleaned
+
 log = logging.getLogger("calve")
 
 
@@ -80,7 +82,7 @@ class Report:
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._file.with_suffix(".tmp")
-        fresh.write_text(json.dumps(asdict(self.status), default=str))
+        fresh.write_text(json.dumps(cleaned(asdict(self.status)), default=str))
         fresh.replace(self._file)
 
 
