@@ -18,14 +18,8 @@ CONNECTORS = {
 # The place: sources or sinks, the connector or *, and the keys. The values, or types of values.
 KEYS: dict[str, tuple[Any, ...]] = {
     "sources.*.streams": ANY,
-    "sources.iceberg.config.catalog.type": ("s3tables", "glue", "hive", "jdbc", "nessie"),
-    "sources.iceberg.config.s3": ANY,
-    "sources.iceberg.config.gcs": ANY,
-    "sources.iceberg.config.azure": ANY,
-    "sinks.iceberg.config.catalog.type": ("s3tables", "glue", "hive", "jdbc", "nessie"),
-    "sinks.iceberg.config.s3": ANY,
-    "sinks.iceberg.config.gcs": ANY,
-    "sinks.iceberg.config.azure": ANY,
+    "sources.iceberg.config.s3.requester_pays": ANY,
+    "sinks.iceberg.config.s3.requester_pays": ANY,
     "sinks.iceberg.config.maintenance": ANY,
 }
 

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, SkipValidation
 
 from calve import changes, schema
 from calve.catalogs import Catalog
-from calve.model import Flaw, Model, Text, suggestion
+from calve.model import Flaw, Model, Secret, Text, suggestion
 from calve.partitioning import refusal
 from calve.schema import Decimal, Primitive, Schema
 from calve.sink import routes
@@ -34,8 +34,44 @@ _OWNED = {
 }
 _OWNED_PREFIXES = {
     "spark.jars.": "Calve brings the jars it needs",
-    "spark.sql.catalog.calve": "catalogs are declared with the sink",
+    "spark.sql.catalog.": "catalogs are declared with the sink",
+    "spark.sql.redaction.": "Calve sets it",
+    **dict.fromkeys(
+        (
+            *("spark.sql.queryExecutionListeners", "spark.sql.streaming.streamingQueryListeners"),
+            *(
+                "spark.driver.extraClassPath",
+                "spark.driver.extraLibraryPath",
+                "spark.driver.defaultJavaOptions",
+            ),
+            *("spark.executor.extraClassPath", "spark.executor.extraLibraryPath"),
+            *("spark.executor.defaultJavaOptions", "spark.driver.userClassPathFirst"),
+            *("spark.executor.userClassPathFirst", "spark.executor.plugins", "spark.sql.hive."),
+        ),
+        "it loads code",
+    ),
 }
+_PASSED_ON = (
+    *("spark.sql.", "spark.executor.", "spark.driver.", "spark.memory.", "spark.shuffle.", "spark.network."),
+    *(
+        "spark.rpc.",
+        "spark.task.",
+        "spark.scheduler.",
+        "spark.locality.",
+        "spark.speculation",
+        "spark.stage.",
+    ),
+    *("spark.dynamicAllocation.", "spark.kubernetes.", "spark.yarn.", "spark.eventLog.", "spark.hadoop."),
+    *("spark.io.", "spark.broadcast.", "spark.reducer.", "spark.storage.", "spark.cleaner.", "spark.ui."),
+    *("spark.excludeOnFailure.", "spark.authenticate", "spark.ssl.", "spark.kryoserializer.", "spark.rdd."),
+    *("spark.files.", "spark.pyspark.", "spark.python.", "spark.blockManager.", "spark.default.parallelism"),
+    *("spark.local.dir", "spark.cores.max", "spark.port.maxRetries", "spark.worker.", "spark.decommission."),
+)
+"""The settings of Spark that are passed on, by how they begin: none that loads code, or that Calve owns."""
+
+_CODE_OPTIONS = re.compile(
+    r"-(?:javaagent|agentlib|agentpath|Xbootclasspath|Xrun)|-XX:On(?:OutOfMemory)?Error"
+)
 
 
 _DECIDING = {
@@ -124,15 +160,23 @@ class SparkSettings(Model):
     """Further settings of Spark, passed on as they are."""
 
     def flaws(self) -> list[Flaw]:
-        return [Flaw(("config", key), message) for key in self.config if (message := _setting_refusal(key))]
+        return [
+            Flaw(("config", key), message)
+            for key, value in self.config.items()
+            if (message := _setting_refusal(key, value))
+        ]
 
 
-def _setting_refusal(key: str) -> str | None:
+def _setting_refusal(key: str, value: str) -> str | None:
     prefixed = [reason for prefix, reason in _OWNED_PREFIXES.items() if key.startswith(prefix)]
     reason = _OWNED.get(key) or next(iter(prefixed), None)
     if reason:
         return f"cannot be set here: {reason}"
-    return None if key.startswith("spark.") else "not a setting of Spark; it begins with 'spark.'"
+    if key.endswith("extraJavaOptions") and _CODE_OPTIONS.search(value):
+        return "cannot be set here: it loads code"
+    if not key.startswith("spark."):
+        return "not a setting of Spark; it begins with 'spark.'"
+    return None if key.startswith(_PASSED_ON) else "cannot be set here: it is not among those passed on"
 
 
 @dataclass(frozen=True)
@@ -227,7 +271,12 @@ class Parts:
 def flaws(parts: Parts) -> list[Flaw]:
     """What is wrong across the parts."""
     found = [flaw for name, pipeline in _known(parts) for flaw in _pipeline_flaws(parts, name, pipeline)]
-    across = {*_same_writer(parts), *_letters_of_nothing(parts), *_same_checkpoint(parts)}
+    across = {
+        *_same_writer(parts),
+        *_letters_of_nothing(parts),
+        *_same_checkpoint(parts),
+        *_environments(parts),
+    }
     return sorted({*found, *across}, key=lambda flaw: [str(key) for key in flaw.path])
 
 
@@ -342,7 +391,7 @@ def _same_writer(parts: Parts) -> Iterator[Flaw]:
         if declaration is None or not pipeline.enabled:
             continue
         sink = declaration.config
-        me = (sink.catalog.spark_name(), sink.namespace, sink.branch, sink.sink_id_of(name))
+        me = (sink.catalog.identity(), sink.namespace, sink.branch, sink.sink_id_of(name))
         others = [other for other, theirs in known.setdefault(me, []) if _may_meet(sink, theirs)]
         known[me].append((name, sink))
         if others:
@@ -361,6 +410,26 @@ def _letters_of_nothing(parts: Parts) -> Iterator[Flaw]:
         if sink.config.dead_letter != "off" and known and not any(one.config.catches for one in known):
             why = f"has no effect: connector '{known[0].connector}' has no records here that could be bad"
             yield Flaw(("sinks", name, "config", "dead_letter"), why)
+
+
+def _environments(parts: Parts) -> Iterator[Flaw]:
+    """What only a whole process can be told, and what two sinks want to be different."""
+    seen: dict[str, tuple[str, Secret]] = {}
+    for name, declaration in parts.sinks.items():
+        for variable, value in declaration.config.catalog.environment().items() if declaration else ():
+            other, before = seen.setdefault(variable, (name, value))
+            if before != value:
+                message = f"wants another {_WHOSE[variable]} than sink '{other}', and a process can have one"
+                yield Flaw(("sinks", name, "config"), f"{message}; declare them in two files")
+
+
+_WHOSE = {
+    "AWS_PROFILE": "AWS profile for Glue",
+    "GOOGLE_APPLICATION_CREDENTIALS": "service account of Google",
+    "AZURE_TENANT_ID": "tenant of Azure",
+    "AZURE_CLIENT_ID": "application of Azure",
+    "AZURE_CLIENT_SECRET": "secret of an application of Azure",
+}
 
 
 def _may_meet(one: IcebergSink, other: IcebergSink) -> bool:

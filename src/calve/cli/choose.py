@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -116,7 +117,8 @@ def _undeclared(declared: list[ChosenTable], text: str) -> ChosenTable:
     """A table that no sink writes to; it may be in the project's catalog all the same."""
     catalogs = {one.name.catalog: one.catalog for one in declared}
     *namespace, name = text.split(".")
-    if not namespace or len(catalogs) != 1 or not all((name, *namespace)):
+    are_names = all(re.fullmatch(r"[\w-]+", part) for part in (name, *namespace))
+    if not namespace or len(catalogs) != 1 or not are_names:
         raise unknown("table", text, (str(one.name) for one in declared))
     [(spark_name, catalog)] = catalogs.items()
     return ChosenTable(catalog, TableName(spark_name, tuple(namespace), name))

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from typing import Annotated, ClassVar, Literal, cast
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
+from calve import addresses
 from calve.catalogs import Catalog
 from calve.model import Branch, Duration, Flaw, Model, Namespace, Size, TableName, Text, matching
 from calve.partitioning import PartitionField, SortField, partition_field, sort_fields
 from calve.sink import routes
 from calve.sink.routes import Confinement, Template
-from calve.stores import S3, Azure, Gcs
+from calve.stores import S3, Azure, Gcs, Stores
+from calve.trust import locations, policy
 
 CODECS: dict[str, tuple[str, ...]] = {
     "parquet": ("none", "snappy", "gzip", "lz4", "zstd"),
@@ -246,6 +248,14 @@ class IcebergSink(Model):
     azure: Azure | None = None
     """How Azure Data Lake Storage is reached."""
 
+    @model_validator(mode="after")
+    def _catalog_in_stores(self) -> IcebergSink:
+        """Whoever has the catalog can open its files, and nobody else's."""
+        stores = Stores(self.s3, self.gcs, self.azure)
+        if stores.declared():
+            self.__dict__["catalog"] = self.catalog.with_stores(stores)
+        return self
+
     def sink_id_of(self, pipeline: str) -> str:
         """Who writes when `pipeline` uses this sink."""
         return self.sink_id or pipeline
@@ -299,6 +309,7 @@ class IcebergSink(Model):
         """What contradicts or has no effect."""
         return [
             *(flaw.under("catalog") for flaw in self.catalog.flaws()),
+            *self._store_flaws(),
             *self._partition_flaws(),
             *self._repeated(),
             *self._mode_flaws(),
@@ -307,6 +318,25 @@ class IcebergSink(Model):
             *self._size_flaws(),
             *_owned("table_properties", self.table_properties, _TABLE_PROPERTIES, _TABLE_PREFIXES),
             *_owned("snapshot_properties", self.snapshot_properties, _SUMMARY_PROPERTIES, _SUMMARY_PREFIXES),
+        ]
+
+    def _store_flaws(self) -> list[Flaw]:
+        stores = self.catalog.stores.declared().items()
+        inner = [flaw.under(name) for name, store in stores for flaw in store.flaws()]
+        return [*inner, *self.catalog.store_flaws(), *self._path_flaws()]
+
+    def _path_flaws(self) -> list[Flaw]:
+        """Files of a table lie in the warehouse, or where the declaration allows it."""
+        allowed = policy.of(self.catalog)
+        paths = {
+            name: self.table_properties[name] for name in locations.PATHS if name in self.table_properties
+        }
+        if not allowed.roots:
+            return []
+        return [
+            Flaw(("table_properties", name), "lies outside of the warehouse; add it to 'allowed_locations'")
+            for name, path in paths.items()
+            if not addresses.is_inside(path, allowed.roots)
         ]
 
     def _without_effect(self, key: str, needs: str) -> list[Flaw]:

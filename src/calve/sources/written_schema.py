@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
-from calve.catalogs import HttpAddress
+from calve.addresses import HttpAddress
 from calve.model import Flaw, Location, Model, Secret, is_uri
 from calve.schema import Schema, SchemaError, avro, json_schema, parse
 from calve.sources.declared import Declared, undecodable
