@@ -122,7 +122,9 @@ def test_a_rest_catalog_that_does_not_answer_is_unavailable(calve, project):
     declared(project, "{type: rest, rest: {uri: 'http://localhost:1', credential: secret}}")
     ended = calve("verify", "orders")
     assert ended.code == 69
-    assert ended.err.startswith("Cannot open table 'shop.orders' with PyIceberg: ")
+    assert ended.err.startswith(
+        "Cannot use the rest catalog at http://localhost:1: 'localhost' does not answer"
+    )
     assert ended.err.count("\n") == 1
 
 

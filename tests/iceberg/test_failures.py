@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from calve.errors import Conflict, Moved, Unavailable
+from calve.errors import ConfigurationError, Conflict, Moved, Unavailable
 from calve.iceberg.failures import _translate
+from calve.model import Secret
 
 PACKAGE = "org.apache.iceberg.exceptions"
 
@@ -31,3 +32,41 @@ def test_a_server_that_is_away_is_told_by_the_cause_and_not_by_the_request():
 def test_a_look_up_that_is_no_longer_right_is_told_apart_from_a_lost_race(said):
     assert type(_translate(f"{PACKAGE}.ValidationException: {said}", "commit")) is Moved
     assert type(_translate(f"{PACKAGE}.CommitFailedException: {said}", "commit")) is Conflict
+
+
+@pytest.mark.parametrize("code", [301, 302, 307, 308])
+def test_a_redirect_that_is_not_followed_is_not_waited_for(code):
+    error = _translate(f"{PACKAGE}.RESTException: Unable to process (code: {code}, type: null): ", "load it")
+    assert type(error) is ConfigurationError
+    assert str(error).startswith(f"Cannot load it: the catalog sends us elsewhere ({code})")
+    assert (
+        type(_translate(f"{PACKAGE}.RESTException: Unable to process (code: 418, type: x): y", "z"))
+        is Unavailable
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Cannot initialize FileIO implementation com.evil.FileIO: Cannot find constructor",
+        "Cannot initialize FileIO, com.evil.FileIO does not implement FileIO.",
+    ],
+)
+def test_code_that_a_catalog_wants_is_named(said):
+    error = _translate(f"java.lang.IllegalArgumentException: {said}", "load it")
+    assert type(error) is ConfigurationError
+    assert "wants 'io-impl' to be 'com.evil.FileIO'" in str(error)
+
+
+def test_a_store_whose_jars_are_missing_is_to_be_declared():
+    said = (
+        "Cannot initialize FileIO implementation org.apache.iceberg.aws.s3.S3FileIO: Cannot find constructor"
+    )
+    error = _translate(f"java.lang.IllegalArgumentException: {said}", "load it")
+    assert "with 's3', 'gcs' or 'azure'" in str(error)
+
+
+def test_a_secret_that_a_server_sends_back_is_not_told():
+    secret = Secret("a-token-that-nobody-may-see").reveal()
+    error = _translate(f"{PACKAGE}.NotAuthorizedException: Not authorized: {secret} is unknown", "reach it")
+    assert str(error) == "Cannot reach it: Not authorized: *** is unknown"

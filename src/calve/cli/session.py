@@ -20,7 +20,7 @@ def opened(project: Project, catalogs: Sequence[Catalog], debug: bool) -> Iterat
     from calve.runtime import run
     from calve.runtime.session import branch_off
 
-    spark = run.open_spark_with(project, {jar for catalog in catalogs for jar in catalog.jars}, debug, say)
+    spark = run.open_spark_with(project, catalogs, debug=debug, progress=say)
     try:
         yield branch_off(spark, catalogs)
     finally:

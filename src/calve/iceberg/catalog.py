@@ -14,9 +14,45 @@ from calve.iceberg.name import TableName
 from calve.iceberg.table import Table
 from calve.partitioning import PartitionField, SortField
 from calve.schema import Schema
+from calve.trust import Policy, overrides, preflight
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+POLICY = "spark.calve.trust."
+"""The settings of a session that say, by the name of a catalog, whom and what the declaration trusts."""
+
+_OPENED = "spark.calve.opened."
+
+
+def _active() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.active()
+
+
+def _policy(spark: SparkSession, name: str) -> Policy | None:
+    text = spark.conf.get(f"{POLICY}{name}", None)
+    return Policy.from_json(text) if text else None
+
+
+def _sent(io: Any) -> list[dict[str, str]]:
+    """What files of a table are opened with, for each of the credentials that came with it."""
+    own = dict(io.properties())
+    vended = [own]
+    if java.is_a(io, "org.apache.iceberg.io.SupportsStorageCredentials"):
+        vended = [{**own, **dict(one.config())} for one in java.each(io.credentials())] or [own]
+    for settings in vended:
+        overrides.remember_secrets(settings)
+    return vended
+
+
+def _settings(spark: SparkSession, name: str) -> dict[str, str]:
+    """The properties that the session has for a catalog."""
+    prefix = f"spark.sql.catalog.{name}."
+    found = spark.conf.getAll
+    return {key.removeprefix(prefix): value for key, value in found.items() if key.startswith(prefix)}
 
 
 class Catalog:
@@ -26,9 +62,34 @@ class Catalog:
         """`told` is what people know the catalog by; without `spark` the thread's own session is meant."""
         self.name = name
         self._jvm = gateway.jvm()
-        session = gateway.active() if spark is None else spark._jsparkSession
+        spark = spark or _active()
+        self._policy = _policy(spark, name)
+        self._declared: dict[str, str] = {}
+        if self._policy and self._policy.uris:
+            self._declared = _settings(spark, name)
+            self._ask_first(spark, self._policy)
         with translated(f"reach {told or f'catalog {name!r}'}"):
-            self._java = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(session, name)
+            self._java = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(
+                spark._jsparkSession, name
+            )
+        if self._policy and self._policy.uris:
+            overrides.refuse(self._policy, self.properties(), self._declared)
+            spark.conf.set(f"{_OPENED}{name}", "true")
+
+    def _ask_first(self, spark: SparkSession, policy: Policy) -> None:
+        """Take no setting from a catalog that leads elsewhere; a session asks once, as it opens it once."""
+        opened = spark.conf.get(f"{_OPENED}{self.name}", None)
+        if opened or not preflight.is_needed(policy, self._declared):
+            return
+        found = preflight.checked(policy, self._declared)
+        for key in ("uri", "oauth2-server-uri"):
+            if found.get(key) != self._declared.get(key):
+                spark.conf.set(f"spark.sql.catalog.{self.name}.{key}", found[key])
+        self._declared = found
+
+    def properties(self) -> dict[str, str]:
+        """What the catalog was declared with, and what it says of itself on top; secrets among it."""
+        return dict(self._java.properties())
 
     def namespaces(self) -> list[str]:
         """The namespaces at the top of the catalog."""
@@ -52,7 +113,13 @@ class Catalog:
     def load(self, name: TableName) -> Table:
         """The table as it is now; raises ConfigurationError if there is none."""
         with translated(f"load table '{name}'"):
-            return Table(name, self._java.loadTable(self._identifier(name)))
+            table = Table(name, self._java.loadTable(self._identifier(name)), self._policy)
+            sent = _sent(table.java.io()) if self._declared else []
+        for settings in sent:
+            if self._policy:
+                overrides.refuse(self._policy, settings, self._declared, table=str(name))
+        table.confine(table.metadata())
+        return table
 
     def drop(self, name: TableName) -> None:
         """Forget the table and delete its files."""

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 
 from calve import gateway
 from calve.errors import CalveError, ConfigurationError, Conflict, Moved, NotPermitted, Unavailable
+from calve.redaction import redacted
 
 _PACKAGE = r"org\.apache\.iceberg\.exceptions\."
 _KINDS: tuple[tuple[str, type[CalveError]], ...] = (
@@ -39,9 +40,26 @@ _VAGUE = re.compile(rf"{_PACKAGE}RESTException: Error occurred while processing"
 """What Iceberg's client says of everything that happens on the way to a server; the cause says more."""
 
 
+_REDIRECT = re.compile(rf"{_PACKAGE}RESTException: Unable to process \(code: (3\d\d)")
+_OTHER_CODE = re.compile(
+    r"Cannot initialize FileIO(?: implementation |, )((?!org\.apache\.iceberg\.)[\w.$]+)"
+)
+
+
 def _translate(text: str, what: str) -> CalveError:
+    if redirect := _REDIRECT.search(text):
+        return ConfigurationError(
+            f"Cannot {what}: the catalog sends us elsewhere ({redirect[1]}), which is not followed; declare "
+            "that address"
+        )
+    if other := _OTHER_CODE.search(text):
+        return ConfigurationError(
+            f"Cannot {what}: the catalog wants 'io-impl' to be '{other[1]}', and we load no code at its word"
+        )
     if _NO_STORE.search(text):
-        return ConfigurationError(f"Cannot {what}: it is in an object store, and those are not available yet")
+        return ConfigurationError(
+            f"Cannot {what}: it is in an object store; tell the sink which one, with 's3', 'gcs' or 'azure'"
+        )
     if _BEING_MADE.search(text):
         return Unavailable(f"Cannot {what}: another process is making its tables")
     if _VAGUE.search(text):
@@ -49,5 +67,5 @@ def _translate(text: str, what: str) -> CalveError:
     for names, kind in _KINDS:
         match = re.search(rf"{_PACKAGE}(?:{names})\b:?[ \t]*(.*)", text)
         if match:
-            return kind(f"Cannot {what}: {' '.join(match[1].split())[:600]}")
+            return kind(f"Cannot {what}: {' '.join(redacted(match[1]).split())[:600]}")
     return gateway.classify(text, what)

@@ -89,6 +89,13 @@ def function(called: Callable[[Any], Any]) -> Any:
     return _Function(called)
 
 
+def is_a(value: Any, kind: str) -> bool:
+    """Whether an object of Java is of the class or interface `kind`."""
+    from py4j.java_gateway import is_instance_of
+
+    return bool(is_instance_of(_gateway(), value, kind))
+
+
 def static_member(owner: str, name: str) -> Any:
     """A static method, also where the class has an instance method of the same name."""
     from py4j.java_gateway import JavaMember

@@ -22,6 +22,7 @@ from calve.position import (
     Mark,
     parse,
 )
+from calve.trust import Policy, locations
 
 
 class Metadata:
@@ -138,18 +139,34 @@ class Metadata:
 class Table:
     """An Iceberg table."""
 
-    def __init__(self, name: TableName, java_table: Any) -> None:
+    def __init__(self, name: TableName, java_table: Any, policy: Policy | None = None) -> None:
         self.name = name
         self.java = java_table
+        self._policy = policy
+
+    def confine(self, metadata: Metadata) -> Metadata:
+        """`metadata`, unless by it files of the table lie where the declaration has no place for them."""
+        if self._policy is not None:
+            paths = {name: path for name in locations.PATHS if (path := metadata.property(name))}
+            locations.refuse(self._policy, str(self.name), metadata.location, paths)
+        return metadata
 
     def metadata(self) -> Metadata:
         """The metadata as last loaded."""
         return Metadata(self.java.operations().current())
 
+    def remove_files(self) -> None:
+        """Delete all that is left in the place of a table that has been dropped, where the store can."""
+        io = self.java.io()
+        with translated(f"delete the files of table '{self.name}'"):
+            if java.is_a(io, "org.apache.iceberg.io.SupportsPrefixOperations"):
+                io.deletePrefix(self.metadata().location)
+
     def refresh(self) -> Metadata:
         """Load the metadata again and return it."""
         with translated(f"load table '{self.name}'"):
-            return Metadata(self.java.operations().refresh())
+            found = Metadata(self.java.operations().refresh())
+        return self.confine(found)
 
 
 def _ancestor(snapshot: Any, parent: int | None) -> Ancestor:

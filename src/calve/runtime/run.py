@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from calve.catalogs import Catalog
 from calve.errors import StartRefused
 from calve.project import Project, ResolvedPipeline
-from calve.runtime import session
+from calve.runtime import session, surroundings
 from calve.runtime.report import Report
 from calve.runtime.stop import Stop
 from calve.runtime.streaming import runner_of
@@ -45,19 +46,22 @@ def open_spark(
     progress: Callable[[str], None] = lambda line: None,
 ) -> SparkSession:
     """Start Spark with what `pipelines` need."""
-    jars = {jar for pipeline in pipelines for jar in (*pipeline.source.jars, *pipeline.sink.catalog.jars)}
-    return open_spark_with(project, jars, debug, progress)
+    jars = {jar for pipeline in pipelines for jar in pipeline.source.jars}
+    catalogs = [pipeline.sink.catalog for pipeline in pipelines]
+    return open_spark_with(project, catalogs, jars, debug, progress)
 
 
 def open_spark_with(
     project: Project,
-    jars: Iterable[str],
+    catalogs: Collection[Catalog],
+    jars: Iterable[str] = (),
     debug: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> SparkSession:
-    """Start Spark with the components of `jars.lock` that `jars` names."""
+    """Start Spark with what `catalogs` need and the components of `jars.lock` that `jars` names."""
     logs = None if debug else state_folder(project) / "logs" / "spark.log"
-    return session.start(project.spark, jars, logs, progress)
+    needed = {*jars, *(jar for catalog in catalogs for jar in catalog.jars)}
+    return session.start(project.spark, needed, logs, progress, surroundings.of(catalogs))
 
 
 def run(

@@ -5,16 +5,20 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calve import gateway
+from calve import gateway, trust
 from calve.catalogs import Catalog
 from calve.errors import ConfigurationError
+from calve.iceberg.catalog import POLICY
 from calve.project import SparkSettings
+from calve.redaction import redacted
 from calve.runtime import jars, java, package, warm
+from calve.runtime.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +32,8 @@ _FIXED = {
     "spark.sql.variable.substitute": "false",
     "spark.redaction.regex": (
         "(?i)secret|password|token|credential|access[._-]?key|jaas|authorization|connection-string|sas"
+        # Whatever a catalog is told may be one.
+        r"|spark\.sql\.catalog\.\w+\."
     ),
     # Staging looks this catalog up in whatever session the DataFrame belongs to.
     _REWRITES: "org.apache.iceberg.spark.SparkRewriteTableCatalog",
@@ -48,15 +54,17 @@ def start(
     components: Iterable[str],
     log: Path | None,
     progress: Callable[[str], None] = lambda line: None,
+    surroundings: Surroundings | None = None,
 ) -> SparkSession:
     """Start Spark with the jars of `components`; its output goes to `log`, or to the terminal."""
     java.use()
     _use_python(settings)
+    told = (surroundings or Surroundings()).apply(settings.master.startswith("local"))
     files = jars.resolve(jars.needed({"core", *components}), progress=progress)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder
-    for key, value in settings_map(settings, files).items():
+    for key, value in {**settings_map(settings, files), **told}.items():
         builder = builder.config(key, value)
     if _has_jvm_of_its_own(settings.master):
         os.environ[_CLASS_PATH] = warm.class_path(files, os.environ.get(_CLASS_PATH, ""))
@@ -102,7 +110,10 @@ def branch_off(spark: SparkSession, catalogs: Iterable[Catalog]) -> SparkSession
 def know(spark: SparkSession, catalogs: Iterable[Catalog]) -> None:
     """Make `catalogs` known to a session, and what writing to their tables needs."""
     spark.conf.set(_REWRITES, _FIXED[_REWRITES])
+    known: dict[str, Catalog] = {}
     for catalog in catalogs:
+        trust.refuse_open(catalog)
+        _refuse_namesake(known.setdefault(catalog.spark_name(), catalog), catalog)
         _make_room(catalog)
         for key, value in catalog_settings(catalog).items():
             spark.conf.set(key, value)
@@ -112,7 +123,17 @@ def catalog_settings(catalog: Catalog) -> Mapping[str, str]:
     """The session settings that make `catalog` known to Spark."""
     prefix = f"spark.sql.catalog.{catalog.spark_name()}"
     properties = {f"{prefix}.{key}": value for key, value in catalog.spark_properties().items()}
-    return {prefix: "org.apache.iceberg.spark.SparkCatalog", **properties}
+    policy = {f"{POLICY}{catalog.spark_name()}": trust.of(catalog).to_json()}
+    return {prefix: "org.apache.iceberg.spark.SparkCatalog", **properties, **policy}
+
+
+def _refuse_namesake(one: Catalog, other: Catalog) -> None:
+    """Two catalogs of one name would be one in Spark."""
+    if one.identity() != other.identity():
+        raise ConfigurationError(
+            f"Cannot open {one.description()} beside {other.description()}: both are called "
+            f"'{one.spark_name()}'; give one another 'name'"
+        )
 
 
 def _make_room(catalog: Catalog) -> None:
@@ -148,20 +169,28 @@ def _has_jvm_of_its_own(master: str) -> bool:
 
 @contextmanager
 def _output_to(log: Path | None) -> Iterator[None]:
-    """Let processes that are started inside inherit `log` as their output."""
-    if log is None:
-        yield
-        return
-    log.parent.mkdir(parents=True, exist_ok=True)
+    """Have what processes that are started inside say put into `log`, or on the terminal, without secrets."""
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+    target = os.dup(2) if log is None else os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     sys.stdout.flush()
     sys.stderr.flush()
     saved = os.dup(1), os.dup(2)
-    with log.open("ab") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
+    reading, writing = os.pipe()
+    threading.Thread(target=_keep, args=(reading, target), name="spark-log", daemon=True).start()
+    os.dup2(writing, 1)
+    os.dup2(writing, 2)
+    os.close(writing)
     try:
         yield
     finally:
         for number, copy in zip((1, 2), saved, strict=True):
             os.dup2(copy, number)
             os.close(copy)
+
+
+def _keep(reading: int, target: int) -> None:
+    """Pass on line by line what comes out of a pipe, until nobody can write to it any more."""
+    with os.fdopen(reading, "rb") as lines, os.fdopen(target, "ab", buffering=0) as file:
+        for line in lines:
+            file.write(redacted(line.decode(errors="backslashreplace")).encode(errors="backslashreplace"))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from calve import trust
 from calve.catalogs import SPARK_NAME, Catalog
 from calve.errors import ConfigurationError
+from calve.trust import preflight
 from calve.verify.failures import translated
 
 if TYPE_CHECKING:
@@ -17,7 +19,12 @@ if TYPE_CHECKING:
 
 Load = Callable[[], "Table | None"]
 
-_SPARK_ONLY = ("type", "cache-enabled")
+_SPARK_ONLY = ("type", "cache-enabled", "io-impl", "rest.auth.type", "client.factory")
+_NAMES = {
+    "client.region": "s3.region",
+    "adls.auth.shared-key.account.name": "adls.account-name",
+    "adls.auth.shared-key.account.key": "adls.account-key",
+}
 _VERSION = re.compile(r"v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 
 
@@ -65,8 +72,24 @@ def rest(declared: Catalog) -> Opened:
     """A catalog behind Iceberg's REST protocol, with the credentials and properties that are declared."""
     from pyiceberg.catalog.rest import RestCatalog
 
-    given = declared.spark_properties()
-    return RestCatalog(SPARK_NAME, **{key: value for key, value in given.items() if key not in _SPARK_ONLY})
+    trust.refuse_open(declared)
+    given, policy = declared.spark_properties(), trust.of(declared)
+    if preflight.is_needed(policy, given):
+        given = preflight.checked(policy, given)
+    return RestCatalog(SPARK_NAME, **for_pyiceberg(given))
+
+
+def for_pyiceberg(given: Mapping[str, str]) -> dict[str, Any]:
+    """The properties of a Spark catalog as PyIceberg wants them."""
+    found: dict[str, Any] = {
+        _NAMES.get(key, key): value for key, value in given.items() if key not in _SPARK_ONLY
+    }
+    if given.get("rest.auth.type") == "basic":
+        user, password = found.pop("rest.auth.basic.username"), found.pop("rest.auth.basic.password")
+        found["auth"] = {"type": "basic", "basic": {"username": user, "password": password}}
+    if given.get("s3.path-style-access") == "true":
+        found["s3.force-virtual-addressing"] = "false"
+    return found
 
 
 def _translated(what: str, load: Load) -> Table | None:
