@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import click
 from calve import declare
 from calve.cli import choose, render
 from calve.cli.app import config_option, debug_option, output_option, say
-from calve.errors import exit_code
 from calve.project import Project
 from calve.runtime import check as runtime
 from calve.runtime.check import Check
@@ -32,8 +32,8 @@ def command(
 ) -> int:
     """Reach every source and sink and say what was tried.
 
-    In each sink a scratch table is created, written, read and dropped.
-    Ends with the code of the first failure.
+    The hosts of each sink are resolved and connected to; then a scratch table is created, written, read and
+    dropped. Where a step fails, the likely cause and what to do. Ends with the code of the first failure.
     """
     project = declare.load(config)
     everything = not source_names and not sink_names
@@ -45,8 +45,7 @@ def command(
     render.show(
         output, [_value(check) for check in checks], (block for check in checks for block in _blocks(check))
     )
-    errors = [check.error for check in checks if check.error is not None]
-    return exit_code(errors[0]) if errors else 0
+    return next((check.exit_code for check in checks if check.exit_code), 0)
 
 
 def _checks(
@@ -55,8 +54,7 @@ def _checks(
     from calve.runtime.run import open_spark_with
 
     needed = {jar for source in sources.values() for jar in source.jars}
-    needed |= {jar for sink in sinks.values() for jar in sink.catalog.jars}
-    spark = open_spark_with(project, needed, debug, say)
+    spark = open_spark_with(project, [sink.catalog for sink in sinks.values()], needed, debug, say)
     try:
         return [
             *(runtime.check_source(name, source, spark) for name, source in sources.items()),
@@ -67,23 +65,35 @@ def _checks(
 
 
 def _value(check: Check) -> dict[str, Any]:
+    found = check.diagnosis
     return {
         "kind": check.kind,
         "name": check.name,
         "what": check.what,
         "passed": check.error is None,
-        "steps": [
-            {"tried": step.tried, "succeeded": step.succeeded, "seen": step.seen} for step in check.steps
-        ],
-        "advice": check.advice or None,
+        "exit_code": check.exit_code,
+        "steps": [asdict(step) for step in check.steps],
+        "diagnosis": found.name if found else None,
+        "cause": found.cause if found else None,
+        "advice": found.advice if found else None,
+        "error": None if check.error is None else str(check.error),
+        "warnings": check.warnings,
     }
+
+
+_SIGNS = {"ok": "ok  ", "failed": "FAIL", "skipped": "–   "}
 
 
 def _blocks(check: Check) -> Iterator[render.Block]:
     verdict = "passed" if check.error is None else "failed"
     yield render.Line(f"{check.kind} {check.name} ({check.what}): {verdict}")
     for step in check.steps:
-        sign = "ok  " if step.succeeded else "FAIL"
-        yield render.Line(f"  {sign}  {step.tried}" + (f": {step.seen}" if step.seen else ""))
-    if check.advice:
-        yield render.Line(f"  What to do: {check.advice}")
+        seen = f": {step.seen}" if step.seen else ""
+        yield render.Line(f"  {_SIGNS[step.status]}  {step.tried}{seen}")
+    for line in check.warnings:
+        yield render.Line(f"  Note: {line}")
+    if check.error is not None and not any(step.status == "failed" for step in check.steps):
+        yield render.Line(f"  {check.error}")
+    if check.diagnosis:
+        yield render.Line(f"  Likely cause: {check.diagnosis.cause}")
+        yield render.Line(f"  What to do: {check.diagnosis.advice}")
