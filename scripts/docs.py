@@ -18,8 +18,9 @@ from typing import Any, get_args, get_type_hints
 import click
 from pydantic.fields import FieldInfo
 
-from calve import errors, pending, registry
-from calve.catalogs import Catalog, Rest
+from calve import diagnosis, errors, pending, registry
+from calve.catalogs import Catalog, Glue, Hive, Jdbc, Nessie, Rest, S3Tables
+from calve.catalogs.databases import OPTIONS
 from calve.cli import reference
 from calve.cli.app import VERBS, module_of
 from calve.decode import bad
@@ -29,6 +30,7 @@ from calve.project import Pipeline, Project, SinkDeclaration, SourceDeclaration,
 from calve.sink import dead_letter
 from calve.sink.declaration import CODECS, Compression
 from calve.sources.kafka import METADATA, SETTINGS
+from calve.stores import S3, Azure, Gcs
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -44,6 +46,14 @@ SECTIONS: dict[str, tuple[type[Model], str]] = {
     "spark": (SparkSettings, ""),
     "catalog": (Catalog, "sinks.iceberg.config.catalog."),
     "rest": (Rest, ""),
+    "s3tables": (S3Tables, ""),
+    "glue": (Glue, ""),
+    "hive": (Hive, ""),
+    "jdbc": (Jdbc, ""),
+    "nessie": (Nessie, ""),
+    "s3": (S3, "sinks.iceberg.config.s3."),
+    "gcs": (Gcs, ""),
+    "azure": (Azure, ""),
 }
 """Parts of a declaration that are no connector, and where `pending.KEYS` has their keys."""
 
@@ -369,6 +379,17 @@ def _slug(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
+def drivers() -> str:
+    """The options that the drivers of databases are given."""
+    return "\n".join(f"- {name}: {', '.join(f'`{one}`' for one in known)}" for name, known in OPTIONS.items())
+
+
+def known_failures() -> str:
+    """What `calve check` recognises."""
+    rows = [(one.name, one.cause, one.advice, str(one.exit_code)) for one in diagnosis.TABLE]
+    return table(("", "likely cause", "what to do", "code"), rows)
+
+
 PARTS: dict[str, Callable[..., str]] = {
     "section": section,
     "connector": connector,
@@ -381,6 +402,8 @@ PARTS: dict[str, Callable[..., str]] = {
     "tree": tree,
     "reasons": reasons,
     "letters": letters,
+    "drivers": drivers,
+    "diagnosis": known_failures,
 }
 
 if __name__ == "__main__":

@@ -17,10 +17,15 @@ ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", *DOCS]
 ENVIRONMENT = {
+    "AZURE_SECRET": "secret",
     "CATALOG_CREDENTIAL": "client:secret",
+    "DATABASE_PASSWORD": "secret",
     "KAFKA_PASSWORD": "secret",
     "KAFKA_USER": "calve",
+    "NESSIE_TOKEN": "secret",
     "REGISTRY_PASSWORD": "secret",
+    "S3_KEY": "key",
+    "S3_SECRET": "secret",
 }
 
 COLUMNS = (
