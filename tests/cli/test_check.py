@@ -98,8 +98,10 @@ def test_a_catalog_that_keeps_one_snapshot_is_noticed(lake, monkeypatch):
 
 def test_a_scratch_table_needs_no_column_of_the_sink():
     declared = {"namespace": "n", "table": "t", "sort_by": ["x"], "partition_by": ["day(x)"], "branch": "b"}
+    declared |= {"commit_mode": "upsert", "key_fields": ["x"], "order_by": "y"}
     scratch = check.scratch(IcebergSink.model_validate(declared))
     assert scratch.table.startswith("calve_check_")
+    assert (scratch.commit_mode, scratch.key_fields, scratch.order_by) == ("append", [], None)
     assert (scratch.partition_fields_declared(), scratch.sort_fields(), scratch.branch) == ((), (), "main")
 
 

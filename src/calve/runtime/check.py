@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from calve import gateway, schema, trust
 from calve.diagnosis import Diagnosis, of_error
@@ -216,7 +216,12 @@ def _reach_host(check: Check, endpoint: Endpoint) -> None:
 
 def scratch(sink: IcebergSink) -> IcebergSink:
     """A sink like `sink` whose table is a new one with two columns."""
-    plain = {
+    plain: dict[str, Any] = {
+        "commit_mode": "append",
+        "key_fields": [],
+        "order_by": None,
+        "change_columns": False,
+        "renames": {},
         "partitioning": "none",
         "partition_fields": [],
         "partition_by": [],
