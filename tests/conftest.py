@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,18 @@ if TYPE_CHECKING:
 settings.register_profile("calve", deadline=None)
 settings.load_profile("calve")
 os.environ.setdefault("CALVE_JARS", str(Path(__file__).parents[1] / ".cache" / "jars"))
+
+
+AMAZON = {
+    "AWS_ACCESS_KEY_ID": "of-the-environment",
+    "AWS_SECRET_ACCESS_KEY": "of-the-environment",
+    "AWS_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+"""What Amazon's SDK finds when nothing else is declared; no store of the tests but ministack takes it."""
+
+NO_SKIPS = "CALVE_NO_SKIPS"
+"""Set, a test that is skipped because its server cannot be had fails."""
 
 
 @pytest.fixture(scope="session")
@@ -84,7 +96,7 @@ def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatal
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One Spark for all tests, with every jar; tests branch sessions off it."""
     from calve.project import SparkSettings
-    from calve.runtime import session
+    from calve.runtime import jars, session
 
     log = tmp_path_factory.mktemp("spark") / "spark.log"
     quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
@@ -92,7 +104,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         # Coverage in every Python worker costs more than the tests; what runs there has tests of its own.
         patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
-        running = session.start(settings, ["sqlite", "kafka", "avro", "aws"], log)
+        for name, value in AMAZON.items():
+            patch.setenv(name, value)
+        components = {component for jar in jars.load() for component in jar.components}
+        running = session.start(settings, sorted(components - {"core"}), log)
     yield running
     running.stop()
 
@@ -108,6 +123,7 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
 NEEDS = {
     "apicurio": "registry",
     "kafka": "kafka",
+    "park": "server",
     "postgres": "postgres",
     "rest_catalog": "rest",
     "spark": "spark",
@@ -122,3 +138,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture in getattr(item, "fixturenames", ()):
             if fixture in NEEDS:
                 item.add_marker(NEEDS[fixture])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail what is skipped where everything is to be run; an expected failure is not skipped."""
+    report = yield
+    if os.environ.get(NO_SKIPS) and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome, report.longrepr = "failed", f"{reason}; with {NO_SKIPS} nothing may be skipped"
+    return report

@@ -49,7 +49,11 @@ class AzureStore(Server):
 
     def command(self) -> list[str]:
         ports = zip(("blob", "queue", "table"), (self.port, *self._others), strict=True)
-        bound = [word for name, port in ports for word in (f"--{name}Host", "127.0.0.1", f"--{name}Port", str(port))]
+        bound = [
+            word
+            for name, port in ports
+            for word in (f"--{name}Host", "127.0.0.1", f"--{name}Port", str(port))
+        ]
         kept = ["--silent", "--location", str(self.folder / "data")]
         return [str(program()[1]), *bound, *kept, "--skipApiVersionCheck", "--disableTelemetry"]
 
@@ -69,5 +73,7 @@ class AzureStore(Server):
         named = "".join(f"{name}:{value}\n" for name, value in own.items())
         kind = "application/octet-stream"
         text = f"PUT\n\n\n\n\n{kind}\n\n\n\n\n\n\n{named}{resource}"
-        signature = base64.b64encode(hmac.digest(base64.b64decode(KEY), text.encode(), hashlib.sha256)).decode()
+        signature = base64.b64encode(
+            hmac.digest(base64.b64decode(KEY), text.encode(), hashlib.sha256)
+        ).decode()
         return {**own, "Content-Type": kind, "Authorization": f"SharedKey {ACCOUNT}:{signature}"}

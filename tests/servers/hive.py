@@ -59,5 +59,7 @@ class HiveMetastore(Server):
 
 
 def _xml(settings: dict[str, str]) -> str:
-    lines = (f"<property><name>{key}</name><value>{value}</value></property>" for key, value in settings.items())
+    lines = (
+        f"<property><name>{key}</name><value>{value}</value></property>" for key, value in settings.items()
+    )
     return f"<configuration>{''.join(lines)}</configuration>"

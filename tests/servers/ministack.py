@@ -1,6 +1,7 @@
 """ministack on the loopback interface: what Amazon's Glue, S3 Tables and S3 are to a client."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -8,18 +9,11 @@ import pytest
 from tests.servers.process import Server, free_port
 from tests.servers.web import ask, is_told
 
+LAUNCHER = Path(__file__).parent / "amazon" / "start.py"
 BUCKET, TABLES = "glue-lake", "table-bucket"
 REGION, ACCOUNT = "us-east-1", "000000000000"
 KEY, SECRET = "tests", "tests-secret"
 _SIGNED = {"Authorization": f"AWS4-HMAC-SHA256 Credential={KEY}/20260101/{REGION}/{{}}/aws4_request"}
-
-
-def program() -> Path:
-    """The program, from the Python package of the same name; without it the test is skipped."""
-    found = Path(sys.executable).with_name("ministack")
-    if not found.is_file():
-        pytest.skip("there are no Glue and no S3 Tables: package 'ministack' is not installed")
-    return found
 
 
 class Ministack(Server):
@@ -45,14 +39,16 @@ class Ministack(Server):
 
     @property
     def executable(self) -> str:
-        return str(program())
+        if find_spec("ministack") is None:
+            pytest.skip("there are no Glue and no S3 Tables: package 'ministack' is not installed")
+        return sys.executable
 
     @property
     def environment(self) -> dict[str, str]:
         return {"GATEWAY_PORT": str(self.port), "BIND_HOST": "127.0.0.1", "LOG_LEVEL": "WARNING"}
 
     def command(self) -> list[str]:
-        return []
+        return [str(LAUNCHER)]
 
     def start(self) -> None:
         super().start()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.servers.process import Server, class_path, free_port, newer_java
-from tests.servers.seaweed import BUCKET, KEY, SECRET, SeaweedStore
+from tests.servers.s3 import BUCKET, KEY, SECRET, S3Server
 from tests.servers.web import is_told
 
 _NEEDED = 21
@@ -14,7 +14,7 @@ _S3 = "nessie.catalog.service.s3.default-options"
 class Nessie(Server):
     """A Nessie server: its own protocol, and Iceberg's REST protocol besides."""
 
-    def __init__(self, folder: Path, store: SeaweedStore) -> None:
+    def __init__(self, folder: Path, store: S3Server) -> None:
         super().__init__(folder)
         self.port, self.management, self.store = free_port(), free_port(), store
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.servers.process import Server, class_path, free_port
-from tests.servers.seaweed import BUCKET, SeaweedStore
+from tests.servers.s3 import BUCKET, S3Server
 
 LAUNCHER = Path(__file__).with_name("RestServer.java")
 _JVM = [
@@ -82,7 +82,7 @@ class RestCatalogOnS3(RestCatalog):
 
     component = "rest-s3"
 
-    def __init__(self, folder: Path, store: SeaweedStore) -> None:
+    def __init__(self, folder: Path, store: S3Server) -> None:
         super().__init__(folder)
         self.store = store
 

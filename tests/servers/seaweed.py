@@ -8,11 +8,10 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.servers.process import Server, free_port
+from tests.servers.process import free_port
+from tests.servers.s3 import BUCKET, KEY, SECRET, S3Server
 from tests.servers.web import ask, is_told, tell
 
-BUCKET = "lake"
-KEY, SECRET = "tests", "tests-secret"
 TABLES = "tables"
 _ROLE = "arn:aws:iam::role/Tables"
 _VERSION = "2012-10-17"
@@ -27,7 +26,7 @@ def binary() -> Path:
     return found
 
 
-class SeaweedStore(Server):
+class SeaweedStore(S3Server):
     """An S3 store with one bucket."""
 
     def __init__(self, folder: Path) -> None:
@@ -37,18 +36,6 @@ class SeaweedStore(Server):
     @property
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self._ports['s3'][0]}"
-
-    @property
-    def file_io(self) -> dict[str, str]:
-        """The properties by which Iceberg's FileIO reaches it."""
-        return {
-            "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-            "s3.endpoint": self.endpoint,
-            "s3.path-style-access": "true",
-            "s3.access-key-id": KEY,
-            "s3.secret-access-key": SECRET,
-            "client.region": "us-east-1",
-        }
 
     @property
     def executable(self) -> str:

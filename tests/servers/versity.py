@@ -4,16 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.process import Server, free_port
+from tests.servers.process import free_port
+from tests.servers.s3 import BUCKET, KEY, REGION, SECRET, S3Server
 from tests.servers.web import is_told
 
-BUCKET = "lake"
-KEY, SECRET = "tests", "tests-secret"
 PROGRAM = Path(__file__).parents[2] / ".cache" / "versitygw"
 """Where `scripts/setup versity` has built it."""
 
 
-class VersityStore(Server):
+class VersityStore(S3Server):
     """An S3 store with one bucket, which is a folder; without `conditions` it writes over what is there."""
 
     def __init__(self, folder: Path, conditions: bool = True) -> None:
@@ -40,7 +39,7 @@ class VersityStore(Server):
         sidecar.mkdir(exist_ok=True)
         # Extended attributes are not to be had everywhere; without any it knows no tags of what it keeps.
         kept = ["--sidecar", str(sidecar)] if self.conditions else ["--nometa"]
-        return ["--port", f"127.0.0.1:{self.port}", "--region", "us-east-1", "posix", *kept, str(data)]
+        return ["--port", f"127.0.0.1:{self.port}", "--region", REGION, "posix", *kept, str(data)]
 
     def is_ready(self) -> bool:
         return is_told(f"{self.endpoint}/{BUCKET}", 403)
