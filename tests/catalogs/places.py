@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.servers import gcs, mariadb, ministack
+from tests.servers import gcs, mariadb
 from tests.servers.park import Park
-from tests.servers.s3 import BUCKET
+from tests.servers.s3 import BUCKET, REGION
 
 Keys = dict[str, Any]
 
@@ -66,7 +66,7 @@ def _seaweed(park: Park, folder: Path) -> Keys:
     server = park["seaweed"]
     told = {"uri": server.uri, "warehouse": server.warehouse, "credential": server.credential}
     # No key of the store: the catalog vends them, and the address of the store with them.
-    return {"catalog": {"type": "rest", "rest": told}, "s3": {"region": "us-east-1"}}
+    return {"catalog": {"type": "rest", "rest": told}, "s3": {"region": REGION}}
 
 
 def _nessie(park: Park, folder: Path) -> Keys:
@@ -81,22 +81,17 @@ def _nessie_rest(park: Park, folder: Path) -> Keys:
     return {"catalog": {"type": "rest", "rest": rest}, "s3": server.store.declared}
 
 
-def _amazon(park: Park) -> Keys:
-    keys = {"access_key_id": ministack.KEY, "secret_access_key": ministack.SECRET}
-    place = {"endpoint": park["ministack"].endpoint, "region": ministack.REGION, "path_style_access": True}
-    return {"s3": {**place, **keys}}
-
-
 def _glue(park: Park, folder: Path) -> Keys:
-    told = {"region": ministack.REGION, "endpoint": park["ministack"].endpoint}
-    catalog = {"type": "glue", "glue": told, "warehouse": f"s3://{ministack.BUCKET}/tables"}
-    return {"catalog": catalog, **_amazon(park)}
+    server = park["ministack"]
+    told = {"region": REGION, "endpoint": server.endpoint}
+    catalog = {"type": "glue", "glue": told, "warehouse": f"s3://{BUCKET}/tables"}
+    return {"catalog": catalog, "s3": server.declared}
 
 
 def _s3tables(park: Park, folder: Path) -> Keys:
     server = park["ministack"]
-    told = {"arn": server.arn, "region": ministack.REGION, "endpoint": server.tables_uri}
-    return {"catalog": {"type": "s3tables", "s3tables": told}, **_amazon(park)}
+    told = {"arn": server.arn, "region": REGION, "endpoint": server.tables_uri}
+    return {"catalog": {"type": "s3tables", "s3tables": told}, "s3": server.declared}
 
 
 def _hive(lock: bool) -> Callable[[Park, Path], Keys]:

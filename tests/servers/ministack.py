@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.process import Server, free_port
+from tests.servers.process import free_port
+from tests.servers.s3 import BUCKET, KEY, REGION, S3Server
 from tests.servers.web import ask, is_told
 
 LAUNCHER = Path(__file__).parent / "amazon" / "start.py"
-BUCKET, TABLES = "glue-lake", "table-bucket"
-REGION, ACCOUNT = "us-east-1", "000000000000"
-KEY, SECRET = "tests", "tests-secret"
+TABLES = "table-bucket"
+ACCOUNT = "000000000000"
 _SIGNED = {"Authorization": f"AWS4-HMAC-SHA256 Credential={KEY}/20260101/{REGION}/{{}}/aws4_request"}
 
 
-class Ministack(Server):
+class Ministack(S3Server):
     """Glue, S3 Tables and S3 behind one address; a signature must be there, it is not verified."""
 
     def __init__(self, folder: Path) -> None:

@@ -32,6 +32,7 @@ MADE: dict[str, tuple[Callable[..., Server], tuple[str, ...]]] = {
     "nessie": (Nessie, ("seaweed",)),
     "postgres": (Postgres, ()),
     "rest": (RestCatalog, ()),
+    "rest_on_ministack": (RestCatalogOnS3, ("ministack",)),
     "rest_on_s3": (RestCatalogOnS3, ("seaweed",)),
     "rest_on_versity": (RestCatalogOnS3, ("versity",)),
     "seaweed": (SeaweedCatalog, ()),
