@@ -1,4 +1,4 @@
-"""A pipeline goes on while tokens and keys run out, the catalog is away or the store is slow; nothing is lost."""
+"""A pipeline outlives its tokens and keys, a catalog that is away and a slow store; nothing is lost."""
 
 from __future__ import annotations
 
