@@ -87,9 +87,9 @@ class Lab:
         """A writer of the table with a view of its own."""
         return Committer(self.lake.catalog.load(table.name), sink_id, "main", Patience(PATIENCE))
 
-    def staged(self, table: Table, ids: Iterable[int]) -> list[Staged]:
-        """One file for each row, all of them written at once."""
-        rows = [(number, f"n{number}") for number in ids]
-        frame = self.lake.spark.createDataFrame(rows, COLUMNS).repartitionByRange(len(rows), "id")
-        whole = stage(table, frame, {})
-        return [replace(whole, files=(file,), rows=file.recordCount()) for file in whole.files]
+    def staged(self, table: Table, first: int, count: int = 1) -> list[Staged]:
+        """The rows from number `first` on, each in a file of its own; all of them are written at once."""
+        numbers = self.lake.spark.range(first, first + count, 1, numPartitions=count)
+        whole = stage(table, numbers.selectExpr("id", "concat('n', id) AS name"), {})
+        assert len(whole.files) == count
+        return [replace(whole, files=(file,), rows=1) for file in whole.files]

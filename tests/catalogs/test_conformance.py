@@ -100,7 +100,7 @@ def test_a_commit_of_another_writer_in_between_costs_an_attempt_and_loses_nothin
     table = lab.created()
     committer = lab.committer(table)
     committer.fence("source", {"row": 0})
-    (staged,) = lab.staged(table, [1])
+    (staged,) = lab.staged(table, 1)
     attempts = overtaken_once(monkeypatch, lambda: lab.lake.rows([7]).writeTo(table.name.sql()).append())
     committer.commit(staged, {"row": 1})
     assert len(attempts) == 2
@@ -124,8 +124,8 @@ def overtaken_once(monkeypatch: pytest.MonkeyPatch, other: Any) -> list[int]:
 def test_two_writers_lose_no_commit(lab: Lab) -> None:
     table = lab.created()
     batches = {
-        "one": lab.staged(table, range(1, COMMITS + 1)),
-        "two": lab.staged(table, range(COMMITS + 1, 2 * COMMITS + 1)),
+        "one": lab.staged(table, 1, COMMITS),
+        "two": lab.staged(table, COMMITS + 1, COMMITS),
     }
     failed: list[BaseException] = []
 
@@ -153,7 +153,7 @@ def test_two_writers_lose_no_commit(lab: Lab) -> None:
 def test_a_second_starter_fences_the_first(lab: Lab) -> None:
     table = lab.created()
     first, second = lab.committer(table), lab.committer(table)
-    staged = lab.staged(table, [1, 2, 3])
+    staged = [lab.staged(table, number)[0] for number in (1, 2, 3)]
     first.fence("source", {"row": 0})
     first.commit(staged[0], {"row": 1})
     assert second.fence("source", {"row": 0}).position == {"row": 1}
