@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 CREDENTIAL = "pipeline:secret-of-the-pipeline"
+FULL = pytest.mark.full
 PACE = 10
 """Rows in a second; a batch is about as many."""
 
@@ -99,7 +100,7 @@ def test_a_token_that_runs_out_between_load_and_commit_costs_an_attempt(
 
 
 @pytest.mark.parametrize(
-    ("life", "seconds"), [(4, 12), pytest.param(120, 300, marks=pytest.mark.full)], ids=["scaled", "whole"]
+    ("life", "seconds"), [(4, 12), pytest.param(120, 300, marks=FULL)], ids=["scaled", "whole"]
 )
 @pytest.mark.parametrize("refresh", [True, False], ids=["renewed by the client", "of a table loaded again"])
 def test_credentials_that_were_vended_for_less_than_the_run_are_renewed(
@@ -130,7 +131,7 @@ def own_catalog(tmp_path: Path) -> Iterator[RestCatalog]:
     catalog.remove()
 
 
-@pytest.mark.parametrize("away", [3, pytest.param(30, marks=pytest.mark.full)])
+@pytest.mark.parametrize("away", [3, pytest.param(30, marks=FULL)])
 def test_a_catalog_that_is_away_for_a_while_is_waited_for(
     lab: Callable[[Keys], Lab], own_catalog: RestCatalog, away: int
 ) -> None:
@@ -149,7 +150,11 @@ def test_a_catalog_that_is_away_for_a_while_is_waited_for(
     check(here, sink, 8 + away)
 
 
-@pytest.mark.parametrize("times", [3, 40], ids=["a few", "more than the client tries"])
+@pytest.mark.parametrize(
+    "times",
+    # Iceberg's client tries six times and waits for almost a minute in all.
+    [pytest.param(2, id="a few times"), pytest.param(8, id="more often than the client tries", marks=FULL)],
+)
 def test_a_store_that_says_slow_down_is_waited_for(
     lab: Callable[[Keys], Lab], park: Park, times: int
 ) -> None:
