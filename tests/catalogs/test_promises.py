@@ -14,7 +14,7 @@ from calve.sources.datagen import DatagenSource
 from calve.testing import ledger
 from calve.testing.wire import Answer, Request, content, without
 from tests.catalogs.lab import Lab, opened
-from tests.catalogs.places import PLACES, Keys, Place
+from tests.catalogs.places import PLACES, Keys, Place, hive
 from tests.servers.gates import Gate
 
 if TYPE_CHECKING:
@@ -95,6 +95,15 @@ def test_a_hadoop_catalog_in_an_object_store_is_refused(tmp_path: Path) -> None:
     sink = {"catalog": keys, "s3": {"region": "us-east-1"}, "namespace": "n", "table": "t"}
     flaws = IcebergSink.model_validate(sink).flaws()
     assert any("warehouse" in flaw.path for flaw in flaws), flaws
+
+
+@pytest.mark.full
+def test_check_warns_of_a_metastore_without_locks(spark: SparkSession, park: Park, tmp_path: Path) -> None:
+    keys = hive(park, tmp_path)
+    keys["catalog"]["hive"]["lock"] = False
+    found = check_sink(spark, "lake", lab_of(spark, keys).sink())
+    assert found.error is None, found.steps
+    assert "lock" in told(found)
 
 
 @pytest.fixture
