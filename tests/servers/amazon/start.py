@@ -1,18 +1,30 @@
-"""Starts ministack. A table that is created without a location gets one, as Amazon gives it one."""
+"""Starts ministack with what its S3 Tables lack of Amazon's: locations for new tables, and deletes."""
 
 from typing import Any
+from urllib.parse import unquote
 
 from ministack import app
 from ministack.services import s3tables
 
-_create = s3tables._iceberg_create_table
+_create, _answer = s3tables._iceberg_create_table, s3tables._handle_iceberg_request
 
 
-def _create_as_amazon_does(namespace: str, data: dict[str, Any], *more: Any, **named: Any) -> Any:
+def create(namespace: str, data: dict[str, Any], *more: Any, **named: Any) -> Any:
     """Java's client says `null` where nothing was asked for, and ministack takes that for the location."""
     asked = {key: value for key, value in data.items() if value is not None}
     return _create(namespace, asked, *more, **named)
 
 
-s3tables._iceberg_create_table = _create_as_amazon_does
+async def answer(method: str, path: str, *more: Any) -> Any:
+    """By the REST protocol ministack deletes nothing, though it can."""
+    kind, prefix, rest = s3tables._iceberg_route(method, path) or ("", [], [])
+    if method != "DELETE" or kind != "namespaces":
+        return await _answer(method, path, *more)
+    bucket = unquote("/".join(prefix))
+    if len(rest) == 1:
+        return s3tables._delete_namespace(bucket, rest[0])
+    return s3tables._delete_table(bucket, rest[0], rest[-1])
+
+
+s3tables._iceberg_create_table, s3tables._handle_iceberg_request = create, answer
 app.main()
