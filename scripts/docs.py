@@ -18,7 +18,7 @@ from typing import Any, get_args, get_type_hints
 import click
 from pydantic.fields import FieldInfo
 
-from calve import diagnosis, errors, pending, registry
+from calve import clock, diagnosis, errors, pending, registry
 from calve.catalogs import Catalog, Glue, Hive, Jdbc, Nessie, Rest, S3Tables
 from calve.catalogs.databases import OPTIONS
 from calve.cli import reference
@@ -390,6 +390,11 @@ def known_failures() -> str:
     return table(("", "likely cause", "what to do", "code"), rows)
 
 
+def steps() -> str:
+    """The steps of a profile."""
+    return table(("step", "what is in it"), [(f"`{name}`", text) for name, text in clock.STEPS.items()])
+
+
 PARTS: dict[str, Callable[..., str]] = {
     "section": section,
     "connector": connector,
@@ -404,6 +409,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "letters": letters,
     "drivers": drivers,
     "diagnosis": known_failures,
+    "steps": steps,
 }
 
 if __name__ == "__main__":

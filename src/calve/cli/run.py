@@ -17,9 +17,10 @@ from calve.errors import exit_code
 @click.option(
     "--pipeline", "-p", "names", multiple=True, help="Run this pipeline only; may be given several times."
 )
+@click.option("--profile", is_flag=True, help="Print where the time of the batches went.")
 @config_option
 @debug_option
-def command(once: bool, names: tuple[str, ...], config: Path, debug: bool) -> int:
+def command(once: bool, names: tuple[str, ...], profile: bool, config: Path, debug: bool) -> int:
     """Run pipelines until SIGTERM or Ctrl-C, or, with --once, until nothing is waiting."""
     project = declare.load(config)
     pipelines = choose.pipelines(project, names)
@@ -32,11 +33,13 @@ def command(once: bool, names: tuple[str, ...], config: Path, debug: bool) -> in
     spark = runtime.open_spark(project, pipelines, debug, say)
     try:
         with Progress() as progress:
-            runs = runtime.run(spark, project, pipelines, stop, once, progress.show)
+            runs = runtime.run(spark, project, pipelines, stop, once, progress.show, profile)
     finally:
         spark.stop()
     for one in runs:
         say(runtime.summary(one))
+        for line in one.profile.lines():
+            say(line)
     error = runtime.first_error(runs)
     if error is not None and debug:
         raise error

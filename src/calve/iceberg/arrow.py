@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from calve import clock
 from calve.iceberg import java
 from calve.iceberg.failures import translated
 from calve.iceberg.name import quoted
@@ -111,6 +112,7 @@ class Format:
     target_bytes: int
 
 
+@clock.timed("stage")
 def write(table: Table, rows: pa.Table, form: Format) -> Staged:
     """Write `rows` and their `partition_columns` as data files; raises Unsupported where it takes Spark."""
     spec = table.java.spec()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from calve import clock
 from calve.iceberg import java
 from calve.iceberg.failures import translated
 from calve.iceberg.table import Table
@@ -53,6 +54,7 @@ class Staged:
 NOTHING = Staged((), 0, 0)
 
 
+@clock.timed("stage")
 def stage(table: Table, frame: DataFrame, options: Mapping[str, str]) -> Staged:
     """Run `frame` and write its rows as files of `table`; the rows are matched by column name.
 

@@ -42,6 +42,10 @@ class Status:
     lookup_files: int = 0
     lookup_seconds: float = 0.0
     """How often, in how many files and how long the rows were looked for that an upsert replaces."""
+    profile: dict[str, float] = field(default_factory=dict)
+    """With `--profile`: the seconds of each step, over all batches."""
+    peak_memory: int = 0
+    """With `--profile`: the most bytes that this process and those it started have held at once."""
     last_commit: float | None = None
     position: Any = None
     uuids: dict[str, str] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from calve.catalogs import Catalog
 from calve.errors import StartRefused
 from calve.project import Project, ResolvedPipeline
 from calve.runtime import session, surroundings
+from calve.runtime.profile import OFF, Profile
 from calve.runtime.report import Report
 from calve.runtime.stop import Stop
 from calve.runtime.streaming import runner_of
@@ -30,6 +31,7 @@ class Run:
 
     pipeline: ResolvedPipeline
     report: Report
+    profile: Profile = OFF
     error: BaseException | None = None
     ended: float = 0.0
 
@@ -71,10 +73,13 @@ def run(
     stop: Stop,
     once: bool = False,
     watch: Callable[[Sequence[Run]], None] = lambda runs: None,
+    profiled: bool = False,
 ) -> list[Run]:
     """Run `pipelines` until none is left; one that fails does not hold up the others."""
     folder = state_folder(project) / "status"
-    runs = [Run(pipeline, Report(pipeline.name, folder)) for pipeline in pipelines]
+    runs = [
+        Run(pipeline, Report(pipeline.name, folder), Profile() if profiled else OFF) for pipeline in pipelines
+    ]
     declared = {project.pipeline(name).sink_id for name in project.pipelines}
     threads = [
         threading.Thread(
@@ -113,7 +118,7 @@ def _run(spark: SparkSession, one: Run, stop: Stop, once: bool, declared: Collec
     one.report.update(state="starting")
     try:
         branch = session.branch_off(spark, one.pipeline.catalogs)
-        runner_of(one.pipeline, branch, stop, one.report, once, declared).run()
+        runner_of(one.pipeline, branch, stop, one.report, once, declared, one.profile).run()
     except BaseException as error:
         _fail(one, error)
         log.debug("%s ended", one.pipeline.name, exc_info=True)

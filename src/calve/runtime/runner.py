@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from calve import changes, crash
+from calve import changes, clock, crash
 from calve.errors import ConfigurationError, Unfit
 from calve.gateway import translated
 from calve.iceberg.stage import NOTHING, Staged
@@ -17,6 +17,7 @@ from calve.patience import Abandoned, Patience
 from calve.position import Position
 from calve.project import ResolvedPipeline
 from calve.runtime.due import Thresholds, is_due
+from calve.runtime.profile import OFF, Profile
 from calve.runtime.report import Report
 from calve.runtime.stop import Stop
 from calve.schema import Column, Primitive, Schema
@@ -49,6 +50,7 @@ class Runner:
         report: Report,
         once: bool = False,
         declared: Collection[str] = (),
+        profile: Profile = OFF,
     ) -> None:
         template = pipeline.sink.template
         streams = template is not None and template.is_by_stream
@@ -62,6 +64,7 @@ class Runner:
         self._report = report
         self._once = once
         self._declared = declared
+        self._profile = profile
         takes_changes = self._sink.commit_mode == "upsert" or self._source.carries_changes
         self._takes_changes = takes_changes
         stream = (changes.STREAM,) if streams else ()
@@ -83,12 +86,13 @@ class Runner:
 
     def run(self) -> None:
         """Run until the source has ended, the end is asked for or, with `once`, nothing is waiting."""
-        with suppress(Abandoned):
+        with suppress(Abandoned), self._profile.watching(self._spark):
             names = (self._sink_id, self._patience, self._declared, self._declaration)
             writer = writer_of(self._spark, self._sink, *names)
             self._report.update(table=writer.told)
             after = self._open(writer)
             if after is not None:
+                self._profile.begin()
                 self._loop(writer, after)
 
     def _loop(self, writer: Writer | Routed, after: Position) -> None:
@@ -107,6 +111,7 @@ class Runner:
                 break
             else:
                 self._stop.wait(POLL)
+                self._profile.begin()
 
     def _open(self, writer: Writer | Routed) -> Position | None:
         """Find out where to begin and take the epoch; None if there is nothing to do."""
@@ -191,6 +196,7 @@ class Runner:
             columns = Schema((*columns.columns, Column(changes.STREAM, Primitive("string"), nullable=False)))
         return self._spark.createDataFrame([], StructType.fromJson(columns.to_spark_json()))
 
+    @clock.timed("plan")
     def _waiting(self, after: Position) -> Waiting:
         waiting = self._patience.keep_trying(lambda: self._source.latest(after, self._limits))
         self._report.status.waiting = waiting.rows
@@ -211,11 +217,10 @@ class Runner:
         if staged.is_empty and letters.is_empty and fresh:
             staged.release()
             self._in_flight = False
+            self._profile.begin()
             return waiting.to
         written = time.monotonic()
-        if self._letters:
-            self._letters.commit(letters, after, waiting.to)
-        writer.commit(staged, waiting.to)
+        self._commit(writer, staged, letters, after, waiting.to)
         self._committed = time.monotonic()
         self._acknowledge(waiting.to)
         self._report.add(
@@ -230,10 +235,18 @@ class Runner:
             **staged.counts,
         )
         moved = {"position": waiting.to, "last_commit": time.time(), "waiting": 0}
-        self._report.update(**moved, retries=self._patience.retries)
+        self._report.update(**moved, retries=self._patience.retries, **self._profile.told(staged.rows))
         self._in_flight = False
         crash.point("batch.end")
         return waiting.to
+
+    @clock.timed("commit")
+    def _commit(
+        self, writer: Writer | Routed, staged: Staged, letters: Staged, after: Position, to: Position
+    ) -> None:
+        if self._letters:
+            self._letters.commit(letters, after, to)
+        writer.commit(staged, to)
 
     def _stage(self, writer: Writer | Routed, after: Position, waiting: Waiting) -> tuple[Staged, Staged]:
         """The rows of a batch and its dead letters, as files that no snapshot has yet."""
@@ -253,6 +266,7 @@ class Runner:
         staged = writer.stage(frame, waiting.rows, waiting.bytes)
         return staged, self._stage_letters(after, waiting.to)
 
+    @clock.timed("letters")
     def _stage_letters(self, after: Position, to: Position) -> Staged:
         if self._letters is None:
             return NOTHING
@@ -262,6 +276,7 @@ class Runner:
             self._report.notice(f"{staged.rows:,} bad records go to table '{self._letters.name}'")
         return staged
 
+    @clock.timed("evolve")
     def fit(self, writer: Writer | Routed, frame: DataFrame) -> None:
         """Have the table fit the batch; where the source says its columns, what it says counts."""
         said = self._source.columns()
@@ -301,12 +316,14 @@ class Runner:
         read = self._source.read_again(self._spark, letters, bad, as_changes=self._takes_changes)
         return self._transformed(read)
 
+    @clock.timed("transform")
     def _transformed(self, frame: DataFrame) -> DataFrame:
         for transform in self._transforms:
             frame = transform.apply(frame)
         refuse_lost(self._carried, frame.columns)
         return frame
 
+    @clock.timed("after")
     def _acknowledge(self, position: Position) -> None:
         crash.point("acknowledge.before")
         self._patience.keep_trying(lambda: self._source.acknowledge(position))

@@ -14,6 +14,7 @@ from calve.iceberg.stage import Staged
 from calve.patience import Abandoned
 from calve.position import Position
 from calve.project import ResolvedPipeline
+from calve.runtime.profile import OFF, Profile
 from calve.runtime.report import Report
 from calve.runtime.runner import POLL, Runner
 from calve.runtime.stop import Stop
@@ -53,8 +54,9 @@ class StreamingRunner(Runner):
         report: Report,
         once: bool = False,
         declared: Collection[str] = (),
+        profile: Profile = OFF,
     ) -> None:
-        super().__init__(pipeline, spark, stop, report, once, declared)
+        super().__init__(pipeline, spark, stop, report, once, declared, profile)
         # Plain rows become changes behind the transforms, which so have nothing to carry.
         self._carried = ()
         assert isinstance(pipeline.source, SparkSource)
@@ -182,7 +184,8 @@ def runner_of(
     report: Report,
     once: bool = False,
     declared: Collection[str] = (),
+    profile: Profile = OFF,
 ) -> Runner:
     """What runs `pipeline`: its own loop, or Structured Streaming where only that reads its source."""
     kind = StreamingRunner if pipeline.source.is_streaming else Runner
-    return kind(pipeline, spark, stop, report, once, declared)
+    return kind(pipeline, spark, stop, report, once, declared, profile)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute
 
-from calve import changes
+from calve import changes, clock
 
 compute: Any = pyarrow.compute
 
@@ -38,6 +38,7 @@ def is_kept(rows: pa.Table) -> Any:
     )
 
 
+@clock.timed("dedupe")
 def last(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     """The last change of each key, by the source's order."""
     if len(keys) == 1 and len(rows.column(keys[0]).unique()) == rows.num_rows:

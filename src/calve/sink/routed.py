@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
-from calve import changes, position
+from calve import changes, clock, position
 from calve.errors import CalveError, Unavailable
 from calve.iceberg.evolve import Steps
 from calve.iceberg.failures import translated
@@ -321,6 +321,7 @@ class Routed:
                 f"{part.rows + part.dropped} were written"
             )
 
+    @clock.timed("read")
     def _sorted(self, routed: DataFrame) -> Sorted:
         """The batch by its tables, in one pass; more names than may be are not fetched."""
         from pyspark.sql import functions as f

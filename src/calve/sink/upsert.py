@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from calve import changes, gateway
+from calve import changes, clock, gateway
 from calve.errors import DataRefused
 from calve.iceberg import arrow, deletes
 from calve.iceberg.failures import translated
@@ -71,7 +71,7 @@ class Upsert:
             arrow.schema_of(self._table.java.schema())
             places = arrow.partition_columns(self._table)
             with translated(f"write data files of table '{self._table.name}'"):
-                rows = prepare.with_partition(frame, self._table).select("*", *places).toArrow()
+                rows = _collected(prepare.with_partition(frame, self._table).select("*", *places))
             return self._delta(collected.last(rows, self._names)) if collected.is_plain(rows) else None
         except arrow.Unsupported:
             return None
@@ -185,6 +185,7 @@ class Upsert:
         kinds = ("bigint", "bigint", "bigint", "int")
         return f.struct(*(f.lit(place[n]).cast(kind).alias(n) for n, kind in zip(names, kinds, strict=True)))
 
+    @clock.timed("dedupe")
     def _look(self, last: DataFrame) -> Told:
         """Count, bound and check the changes of a batch in one pass."""
         from pyspark.sql import functions as f
@@ -251,6 +252,7 @@ class Upsert:
         kept = last.where(batch.is_kept()).drop(*changes.NAMES)
         return stage(self._table, prepare.fitted(kept, self._table, self._sink), self._options)
 
+    @clock.timed("look-up")
     def _find(self, keys: Keys) -> Found:
         metadata = self._table.metadata()
         head = metadata.head(self._sink.branch)
@@ -277,9 +279,14 @@ class Upsert:
             return first()
 
         with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(found)
+            running = pool.submit(clock.carried(found))
             result = second()
             return running.result(), result
+
+
+@clock.timed("read")
+def _collected(frame: DataFrame) -> pa.Table:
+    return frame.toArrow()
 
 
 def _forget(frame: DataFrame) -> None:
