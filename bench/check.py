@@ -1,7 +1,7 @@
 """Is the table right: rows, distinct keys and sums, read by none of the peers.
 
-PyIceberg reads it, and DuckDB counts. Tables with equality deletes, which PyIceberg does not read and DuckDB's
-Iceberg reader takes minutes for, are joined here: data and delete files as they are, by sequence number.
+PyIceberg reads it, and DuckDB counts. PyIceberg does not read tables with equality deletes, and DuckDB's reader
+of Iceberg takes minutes for them: their data and delete files are joined here, by sequence number.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def differences(wanted: Expected, got: Expected) -> list[str]:
     """What is not as it should be, in words; nothing where the table is right."""
     pairs = {"rows": (wanted.rows, got.rows), "distinct ids": (wanted.distinct, got.distinct)}
     pairs |= {f"sum of {name}": (wanted.sums[name], got.sums[name]) for name in got.sums}
-    return [f"{name}: {there:,} instead of {right:,}" for name, (right, there) in pairs.items() if right != there]
+    return [
+        f"{name}: {there:,} instead of {right:,}" for name, (right, there) in pairs.items() if right != there
+    ]
 
 
 def _counted(connection: Any, columns: Mapping[str, str]) -> Expected:
@@ -62,7 +64,9 @@ def _counted(connection: Any, columns: Mapping[str, str]) -> Expected:
     rows, distinct, *sums = connection.execute(
         f"SELECT count(*), count(DISTINCT id), {totals} FROM (SELECT {chosen} FROM rows)"
     ).fetchone()
-    return Expected(rows, distinct, {name: int(total or 0) for name, total in zip(columns, sums, strict=True)})
+    return Expected(
+        rows, distinct, {name: int(total or 0) for name, total in zip(columns, sums, strict=True)}
+    )
 
 
 def _names(table: StaticTable, columns: Mapping[str, str]) -> list[str]:
@@ -94,7 +98,7 @@ def _register_files(connection: Any, table: StaticTable, names: list[str]) -> No
         _register(connection, view, some, list(dict.fromkeys(wanted)))
     same = " AND ".join(f"gone.{key} = data.{key}" for key in keys)
     connection.execute(f"""
-        CREATE VIEW rows AS SELECT {', '.join(names)} FROM data
+        CREATE VIEW rows AS SELECT {", ".join(names)} FROM data
         WHERE NOT EXISTS (SELECT 1 FROM gone WHERE {same} AND gone._number > data._number)
         AND NOT EXISTS (SELECT 1 FROM places WHERE places.pos = data._pos AND places._number >= data._number
             AND regexp_replace(places.file_path, '^file:/*', '/') = data._file)""")

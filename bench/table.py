@@ -8,6 +8,7 @@ import sqlite3
 from abc import ABC, abstractmethod
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -105,7 +106,7 @@ class Facts:
     def per_batch(self, batches: int) -> list[float]:
         """The seconds between the last `batches` commits and the ones before them."""
         ends = self.commits[-batches - 1 :]
-        return [after - before for before, after in zip(ends, ends[1:], strict=False)]
+        return [after - before for before, after in pairwise(ends)]
 
 
 _TOTALS = ("records", "data-files", "delete-files", "equality-deletes", "position-deletes")

@@ -76,7 +76,9 @@ def test_an_update_changes_the_amount_by_the_version():
     upserts = Upserts(Shape(), base=1000, size=100, count=3)
     old = Shape().rows(upserts.ids(2))
     new = upserts.batch(2)
-    cents = [int((b - a) * 100) for a, b in zip(old["amount"].to_pylist(), new["amount"].to_pylist(), strict=True)]
+    cents = [
+        int((b - a) * 100) for a, b in zip(old["amount"].to_pylist(), new["amount"].to_pylist(), strict=True)
+    ]
     assert set(cents) == {3}
 
 
@@ -109,9 +111,10 @@ def test_bad_lines_are_counted_over_all_blocks():
 def test_files_hold_the_rows(tmp_path):
     tables = [*Shape().blocks(0, 100), *Shape().blocks(100, 50)]
     there = pq.read_table(data.write_parquet(tables, tmp_path / "a" / "x.parquet"))
-    assert data.sums(there.set_column(4, "ordered_at", there["ordered_at"].cast(data._UTC))) == Expected.of(
-        tables
-    ).sums
+    assert (
+        data.sums(there.set_column(4, "ordered_at", there["ordered_at"].cast(data._UTC)))
+        == Expected.of(tables).sums
+    )
     lines = pyarrow.csv.read_csv(data.write_csv(tables, tmp_path / "b" / "x.csv"))
     assert lines.column_names == list(Shape().columns)
     assert lines["id"].to_pylist() == list(range(150))

@@ -28,12 +28,16 @@ def test_how_a_command_ended_and_what_it_said_are_kept(tmp_path):
 
 
 def test_a_command_is_ended_with_its_children_when_the_rows_are_there(tmp_path):
-    text = "import subprocess, time; subprocess.Popen(['sleep', '600']); print(1, flush=True); time.sleep(600)"
+    text = (
+        "import subprocess, time; subprocess.Popen(['sleep', '600']); print(1, flush=True); time.sleep(600)"
+    )
     seen = iter(range(0, 1000, 10))
     found = python(tmp_path, text, rows=lambda: next(seen), until=40)
     assert found.code is None
     assert [one.rows for one in found.samples] == [10, 20, 30, 40]
-    left = [one for one in psutil.process_iter(["cmdline", "status"]) if one.info["cmdline"] == ["sleep", "600"]]
+    left = [
+        one for one in psutil.process_iter(["cmdline", "status"]) if one.info["cmdline"] == ["sleep", "600"]
+    ]
     assert [one for one in left if one.cwd() == str(tmp_path)] == []
 
 

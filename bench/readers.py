@@ -1,0 +1,129 @@
+"""What readers find: W9 scans what each peer left behind, W10 asks a catalog as the seeds' tables do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from bench.data import Shape
+from bench.peers.peer import PROGRAMS
+from bench.stand import Stand
+from bench.workloads import Result, quantile
+
+SCANNED = ("W1", "W2", "W2-large")
+"""The workloads whose tables are scanned."""
+LIMIT = 300.0
+
+
+def scans(stand: Stand) -> list[Result]:
+    """W9: a full scan by DuckDB and by Spark of each table, the second time of two."""
+    left = {key: file for key, file in stand.left.items() if key[0] in SCANNED}
+    with_spark = scanned([sys.executable, str(PROGRAMS / "with_spark.py")], list(left.values()))
+    found = []
+    for (workload, peer), file in left.items():
+        with_duckdb = scanned([sys.executable, str(PROGRAMS / "with_duckdb.py")], [file])
+        more = {"duckdb_seconds": with_duckdb.get(file), "spark_seconds": with_spark.get(file)}
+        missing = [
+            f"{name.split('_')[0]} did not read it in {LIMIT:.0f} s"
+            for name, told in more.items()
+            if told is None
+        ]
+        found.append(Result(f"W9 after {workload}", peer, wrong=missing, more=more))
+    return found
+
+
+def scanned(program: list[str], files: list[Path]) -> dict[Path, float]:
+    """Seconds of a warm scan of each table, without those that the reader fails at or takes too long for."""
+    if not files:
+        return {}
+    try:
+        ended = subprocess.run(
+            [*program, "scan", *map(str, files)], capture_output=True, text=True, timeout=LIMIT * len(files)
+        )
+        lines = ended.stdout.splitlines()
+    except subprocess.TimeoutExpired as late:
+        lines = (late.stdout or b"").decode().splitlines() if isinstance(late.stdout, bytes) else []
+    told = (json.loads(line) for line in lines if line.startswith("{"))
+    return {Path(one["file"]): one["seconds"] for one in told if one.get("seconds") is not None}
+
+
+def catalog(stand: Stand) -> list[Result]:
+    """W10: how a REST catalog answers, and how long a query takes on the largest table that was left."""
+    from pyiceberg.catalog.rest import RestCatalog as Client
+
+    from tests.servers.rest import RestCatalog
+
+    server = RestCatalog(stand.folder / "rest")
+    server.start()
+    try:
+        client = Client("bench", uri=server.uri)
+        client.create_namespace("bench")
+        schema = next(Shape().blocks(0, 1)).schema.set(4, _moment())
+        made = iter(range(1000))
+        created = timed(lambda: client.create_table(f"bench.t{next(made)}", schema), 20)
+        asked = timed(lambda: client.load_table("bench.t0"), 200)
+        per_second = requests(lambda: server.get("/v1/namespaces/bench/tables/t0"), 5.0, 8)
+    finally:
+        server.remove()
+    more = {
+        "catalog_p95_ms": ms(asked), "table_creation_p95_ms": ms(created), "requests_per_second": per_second,
+        **queries(stand),
+    }  # fmt: skip
+    return [Result("W10-catalog", "reference REST catalog", more=more)]
+
+
+def queries(stand: Stand) -> Mapping[str, float | None]:
+    """The p95 of a query by DuckDB over what a bulk load left."""
+    wanted = [stand.left.get((name, "calve")) for name in ("W11", "W3", "W1")]
+    file = next((one for one in wanted if one is not None), None)
+    if file is None:
+        return {"query_p95_ms": None}
+    sys.path.insert(0, str(PROGRAMS))
+    from with_duckdb import connect, scan
+
+    connection = connect()
+    return {"query_p95_ms": ms(timed(lambda: scan(connection, str(file)), 20))}
+
+
+def _moment() -> object:
+    import pyarrow as pa
+
+    return pa.field("ordered_at", pa.timestamp("us", "UTC"))
+
+
+def timed(work: Callable[[], object], times: int) -> list[float]:
+    """The seconds of each of so many calls."""
+    return list(_timed(work, times))
+
+
+def _timed(work: Callable[[], object], times: int) -> Iterator[float]:
+    for _ in range(times):
+        begun = time.perf_counter()
+        work()
+        yield time.perf_counter() - begun
+
+
+def ms(seconds: list[float]) -> float | None:
+    """Their p95, in milliseconds."""
+    found = quantile(seconds, 0.95)
+    return None if found is None else found * 1000
+
+
+def requests(work: Callable[[], object], seconds: float, threads: int) -> float:
+    """Calls a second by several threads at once."""
+    end = time.perf_counter() + seconds
+
+    def run(_: int) -> int:
+        count = 0
+        while time.perf_counter() < end:
+            work()
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(threads) as pool:
+        return sum(pool.map(run, range(threads))) / seconds
