@@ -69,12 +69,20 @@ format: .venv/.test ## Format the code and fix what can be fixed
 	$(BIN)/ruff format .
 
 .PHONY: bench
-bench: setup ## The benchmarks: ratios in one run
+bench: setup ## Calve beside hand-written Spark and plain Parquet, ratios in one run; five minutes
 	$(BIN)/python -m bench
 
 .PHONY: bench-full
-bench-full: setup ## The benchmarks with full counts
+bench-full: setup ## The same with full counts
 	$(BIN)/python -m bench --full
+
+.PHONY: bench-peers
+bench-peers: setup ## The peers beside Calve: WORKLOADS="W1 W2" PEERS="calve flink" ROUNDS=3 SCALE=1 PUBLISH=1; hours for all
+	$(BIN)/python -m bench.peers --workloads "$(WORKLOADS)" --peers "$(PEERS)" --rounds $(ROUNDS) --scale $(SCALE) $(if $(PUBLISH),--publish)
+WORKLOADS ?= W1 W2 W3
+PEERS ?= all
+ROUNDS ?= 3
+SCALE ?= 1
 
 .PHONY: docs
 docs: .venv/.test ## Write the reference pages of docs/ from the models

@@ -1,7 +1,7 @@
 """Is the table right: rows, distinct keys and sums, read by none of the peers.
 
-PyIceberg reads it, and DuckDB counts. PyIceberg does not read tables with equality deletes, and DuckDB's reader
-of Iceberg takes minutes for them: their data and delete files are joined here, by sequence number.
+PyIceberg reads it, and DuckDB counts. PyIceberg does not read tables with equality deletes, and DuckDB's own
+reader takes minutes for them: their data and delete files are joined here, by sequence number.
 """
 
 from __future__ import annotations

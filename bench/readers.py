@@ -72,7 +72,7 @@ def catalog(stand: Stand) -> list[Result]:
         server.remove()
     more = {
         "catalog_p95_ms": ms(asked), "table_creation_p95_ms": ms(created), "requests_per_second": per_second,
-        **queries(stand),
+        **queries(stand), **pruning(stand),
     }  # fmt: skip
     return [Result("W10-catalog", "reference REST catalog", more=more)]
 
@@ -88,6 +88,19 @@ def queries(stand: Stand) -> Mapping[str, float | None]:
 
     connection = connect()
     return {"query_p95_ms": ms(timed(lambda: scan(connection, str(file)), 20))}
+
+
+def pruning(stand: Stand) -> Mapping[str, float | None]:
+    """How long PyIceberg plans a scan of one of the thousand days that W7 left."""
+    from pyiceberg.table import StaticTable
+
+    file = stand.left.get(("W7", "calve"))
+    if file is None:
+        return {"pruning_p95_ms": None}
+    scan = StaticTable.from_metadata(str(file)).scan(
+        "ordered_at >= '2026-02-01T00:00:00+00:00' and ordered_at < '2026-02-02T00:00:00+00:00'"
+    )
+    return {"pruning_p95_ms": ms(timed(lambda: list(scan.plan_files()), 20))}
 
 
 def _moment() -> object:

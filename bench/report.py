@@ -36,6 +36,7 @@ UNITS = {
     "table_creation_p95_ms": "table creation p95 {:.0f} ms",
     "requests_per_second": "{:,.0f} requests/s",
     "query_p95_ms": "query p95 {:.0f} ms",
+    "pruning_p95_ms": "pruning of 1,000 days p95 {:.0f} ms",
 }
 """How what only some workloads have is shown."""
 

@@ -40,11 +40,14 @@ class Stand:
         broker.start()
         return broker
 
-    def close(self) -> None:
-        """End the broker and forget all data."""
+    def close(self, keep: bool = False) -> None:
+        """End the broker, and forget all data unless it is to be kept."""
         if "broker" in vars(self):
-            self.broker.remove()
-        shutil.rmtree(self.folder, ignore_errors=True)
+            self.broker.stop()
+        if keep:
+            print(f"Everything is in {self.folder}")
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def run_folder(self, run: str) -> Path:
         """An empty folder for one run."""

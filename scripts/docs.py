@@ -245,7 +245,7 @@ def _is_pending(path: str, places: list[str]) -> bool:
     return False
 
 
-def _sentence(model: type[Model]) -> str:
+def _sentence(model: type) -> str:
     return " ".join((inspect.getdoc(model) or "").split())
 
 
@@ -395,6 +395,38 @@ def steps() -> str:
     return table(("step", "what is in it"), [(f"`{name}`", text) for name, text in clock.STEPS.items()])
 
 
+def performance() -> str:
+    """What `make bench-peers PUBLISH=1` has left: nothing else is a number here."""
+    from bench import report
+
+    docs = ROOT / "docs"
+    return report.markdown(report.read(docs / "performance.json"), docs / "performance", "performance/")
+
+
+def workloads() -> str:
+    """The workloads, and who is asked."""
+    from bench.workloads import WORKLOADS
+
+    told = {name: (kind.title, ", ".join(kind.only) or "all") for name, kind in WORKLOADS.items()}
+    told["W9"] = ("A full scan, by DuckDB and by Spark, of the tables that W1 and W2 left", "all")
+    told["W10-catalog"] = ("A REST catalog: answers, table creation, requests a second, and a query", "–")
+    return table(("workload", "what is done", "peers"), [(f"`{name}`", *one) for name, one in told.items()])
+
+
+def peers() -> str:
+    """The peers, and what a reader of their numbers must know."""
+    from bench.peers import PEERS, find
+
+    rows = []
+    for name in PEERS:
+        peer = find(name)
+        cannot = [f"not {one}: {why}" for one, why in peer.cannot.items()]
+        rows.append(
+            (f"`{name}`", _sentence(type(peer)), "; ".join([*([peer.note] if peer.note else []), *cannot]))
+        )
+    return table(("peer", "how it is run", "to know"), rows)
+
+
 PARTS: dict[str, Callable[..., str]] = {
     "section": section,
     "connector": connector,
@@ -410,7 +442,12 @@ PARTS: dict[str, Callable[..., str]] = {
     "drivers": drivers,
     "diagnosis": known_failures,
     "steps": steps,
+    "performance": performance,
+    "workloads": workloads,
+    "peers": peers,
 }
 
 if __name__ == "__main__":
+    # The bench is no package that is installed.
+    sys.path.insert(0, str(ROOT))
     sys.exit(main(sys.argv[1:]))

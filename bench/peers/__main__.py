@@ -92,6 +92,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="0.01 for a hundredth of the rows")
     parser.add_argument("--limit", type=float, default=1800.0, help="seconds that a command may take")
     parser.add_argument("--folder", type=Path, help="where data and tables are written; removed at the end")
+    parser.add_argument("--keep", action="store_true", help="leave the folder, with every log and table")
     parser.add_argument(
         "--output", type=Path, default=CACHE.parent / "bench.json", help="the numbers as JSON"
     )
@@ -109,7 +110,7 @@ def main(arguments: Sequence[str]) -> int:
         for name in (one for one in wanted if one in READING):
             results += READING[name](stand)
     finally:
-        stand.close()
+        stand.close(keep=options.keep)
     document = report.document(results, f"python -m bench.peers {shlex.join(arguments)}".strip())
     print("\n" + report.text(document["results"]))
     options.output.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ class KafkaConnect(Peer):
     name = "kafka-connect"
     takes = ("topic",)
     jars = ("iceberg-connect",)
-    cannot = {"W2": "the sink only appends", "W8-upsert": "the sink only appends"}
+    cannot = {"W2": "the sink only appends", "W2-large": "the sink only appends"}
     note = f"commits every {COMMIT_EVERY:.0f} s"
 
     def version(self) -> str:

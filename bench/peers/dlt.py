@@ -15,9 +15,9 @@ class Dlt(Peer):
     name = "dlt"
     takes = ("parquet", "csv")
     packages = ("dlt[filesystem,pyiceberg]==1.31.0", "pyiceberg[pyarrow,sql-sqlite]==0.12.0")
-    cannot = {"W7": "partitions by transforms are not asked of it", "W8-upsert": "takes minutes a batch"}
+    cannot = {"W2-large": "takes minutes a batch"}
     most_batches = 1
-    note = "upserts: the first batch only, in some 150 commits that are visible one by one"
+    note = "upserts: the first batch only, in many commits that are visible one by one"
 
     def version(self) -> str:
         return f"dlt {self.installed('dlt')}"

@@ -124,7 +124,9 @@ class SeaTunnel(Peer):
             raise CannotInstall(str(error)) from error
         opened = tuple(word for module in _MODULES for word in ("--add-opens", f"{module}=ALL-UNNAMED"))
         program = (
-            executable, "-Xmx2g", *opened, f"-Dseatunnel.config={folder}/seatunnel.yaml", "-cp", self.class_path(), str(PROGRAMS / "WithSeaTunnel.java"), str(self.home),
+            executable, "-Xmx2g", *opened,
+            f"-DSEATUNNEL_HOME={self.home}", f"-Dseatunnel.config={folder}/seatunnel.yaml",
+            "-cp", self.class_path(), str(PROGRAMS / "WithSeaTunnel.java"), str(self.home),
         )  # fmt: skip
         count = len(self.configurations(load, folder, load.inputs))
         loads = tuple(str(folder / f"load{number}.conf") for number in range(count))
