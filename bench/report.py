@@ -26,6 +26,8 @@ UNITS = {
     "batch_cpu": "{:.2f} CPU-s a batch",
     "latency_median": "median {:.2f} s",
     "latency_p99": "p99 {:.2f} s",
+    "bad_records": "{:,.0f} bad records",
+    "bad_records_kept": "{:,.0f} of them kept in a table",
     "files_per_commit": "{:,.0f} files a commit",
     "files_per_commit_and_day": "{:.2f} files a commit and day",
     "input_bytes": "input {:,.0f} bytes",

@@ -36,7 +36,15 @@ class Stand:
         """Started when the first workload needs it."""
         from tests.servers.kafka import KafkaBroker
 
-        broker = KafkaBroker(self.folder / "kafka")
+        class Patient(KafkaBroker):
+            """A broker that is not given up for lost while others take all cores; the last value counts."""
+
+            def _format(self) -> None:
+                super()._format()
+                with self.settings.open("a") as settings:
+                    settings.write("broker.session.timeout.ms=60000\n")
+
+        broker = Patient(self.folder / "kafka")
         broker.start()
         return broker
 

@@ -292,6 +292,15 @@ class Bad(Append):
     name, title = "W4", "Append of JSON from Kafka, one record in 10,000 bad"
     bad_every, topic = 10_000, "bad"
 
+    def judged(
+        self, stand: Stand, peer: Peer, load: Load, folder: Path, watched: Sequence[Watched]
+    ) -> Result:
+        result = super().judged(stand, peer, load, folder, watched)
+        letters = peer.letters(load, folder)
+        result.more["bad_records"] = float(load.rows - load.expected.rows)
+        result.more["bad_records_kept"] = float(letters.rows()) if letters else None
+        return result
+
 
 class Trickle(Workload):
     """Rows come evenly; how long until each is visible."""

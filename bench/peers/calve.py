@@ -83,6 +83,9 @@ class Calve(Peer):
     def place(self, load: Load, folder: Path) -> Place:
         return InCatalog(folder / "warehouse" / "catalog.db", TABLE, NAMESPACE)
 
+    def letters(self, load: Load, folder: Path) -> Place | None:
+        return InCatalog(folder / "warehouse" / "catalog.db", f"{TABLE}__dead_letter", NAMESPACE)
+
 
 class CalveEquality(Calve):
     """The same with equality deletes."""

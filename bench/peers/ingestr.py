@@ -8,12 +8,13 @@ from pathlib import Path
 from bench.peers.peer import NAMESPACE, TABLE, Inputs, Load, Peer, Step, database
 
 _TYPES = {"BIGINT": "bigint", "STRING": "string", "DECIMAL(12,2)": "decimal(12,2)", "TIMESTAMP": "timestamp"}
-_ENVELOPE = {
-    "id": "CAST(json_extract_string(data, '$.id') AS BIGINT)",
-    "amount": "CAST(json_extract_string(data, '$.amount') AS DECIMAL(12,2))",
-    "ordered_at": "CAST(json_extract_string(data, '$.ordered_at') AS TIMESTAMPTZ)",
-    "customer": "json_extract_string(data, '$.customer')",
+ENVELOPE = {
+    "id": "CAST(json_extract_string(data, '$.data.id') AS BIGINT)",
+    "amount": "CAST(json_extract_string(data, '$.data.amount') AS DECIMAL(12,2))",
+    "ordered_at": "CAST(json_extract_string(data, '$.data.ordered_at') AS TIMESTAMPTZ)",
+    "customer": "json_extract_string(data, '$.data.customer')",
 }
+"""How the columns are found in the text of the records."""
 
 
 class Ingestr(Peer):
@@ -47,7 +48,7 @@ class Ingestr(Peer):
         return super().refusal(load)
 
     def columns(self, load: Load) -> Mapping[str, str]:
-        return _ENVELOPE if self.form(load.inputs) == "topic" else super().columns(load)
+        return ENVELOPE if self.form(load.inputs) == "topic" else super().columns(load)
 
     def steps(self, load: Load, folder: Path) -> list[Step]:
         program = str(self.home / "bin" / "ingestr")

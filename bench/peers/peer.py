@@ -134,6 +134,10 @@ class Peer(ABC):
         """Where its table is."""
         return InCatalog(database(folder), TABLE, NAMESPACE)
 
+    def letters(self, load: Load, folder: Path) -> Place | None:
+        """The table in which it keeps bad records, if it has one."""
+        return None
+
     def columns(self, load: Load) -> Mapping[str, str]:
         """How its columns are read for the check."""
         return check.AS_THEY_ARE

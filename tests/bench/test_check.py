@@ -22,7 +22,8 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSn
 from pyiceberg.typedef import Record
 
 from bench import check
-from bench.data import Expected, Shape
+from bench.data import Expected, Shape, json_lines
+from bench.peers.ingestr import ENVELOPE
 from bench.table import Facts, InCatalog, InFolder
 
 
@@ -140,6 +141,16 @@ def test_a_peer_may_have_other_columns(tmp_path):
     )
     assert told == Expected(2, 2, {"id": 15})
     assert check.differences(Expected(2, 2, {"id": 15, "amount": 1}), told) == []
+
+
+def test_the_text_of_records_in_an_envelope_is_read(tmp_path):
+    catalog = SqlCatalog("bench", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("bench")
+    raw = catalog.create_table("bench.raw", pa.schema([("msg_id", pa.string()), ("data", pa.string())]))
+    lines = [f'{{"data":{line.decode()},"key":null}}' for line in json_lines(next(Shape().blocks(0, 50)))]
+    raw.append(pa.table({"msg_id": lines, "data": lines}))
+    told = check.found(Path(raw.metadata_location.removeprefix("file://")), ENVELOPE)
+    assert check.differences(Expected.of(Shape().blocks(0, 50)), told) == []
 
 
 def test_the_metadata_of_a_table_is_found_in_its_catalog_and_in_its_folder(table, tmp_path):

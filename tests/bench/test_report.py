@@ -153,5 +153,9 @@ def test_every_number_that_workloads_tell_has_words():
     text = "".join(
         (Path(report.__file__).parent / f"{name}.py").read_text() for name in ("workloads", "readers")
     )
-    told = set(re.findall(r'"(\w+_(?:seconds|ms|p99|median|million|per_second|bytes|cpu|commit|day))"', text))
+    told = set(
+        re.findall(
+            r'"(\w+_(?:seconds|ms|p99|median|million|per_second|bytes|cpu|commit|day|records|kept))"', text
+        )
+    )
     assert told - {"file_size_in_bytes"} == set(report.UNITS)
