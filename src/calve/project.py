@@ -413,14 +413,24 @@ def _letters_of_nothing(parts: Parts) -> Iterator[Flaw]:
 
 
 def _environments(parts: Parts) -> Iterator[Flaw]:
-    """What only a whole process can be told, and what two sinks want to be different."""
+    """What only a whole process can be told, and what two declarations want to be different."""
     seen: dict[str, tuple[str, Secret]] = {}
-    for name, declaration in parts.sinks.items():
-        for variable, value in declaration.config.catalog.environment().items() if declaration else ():
-            other, before = seen.setdefault(variable, (name, value))
+    for place, told, catalog in _catalogs(parts):
+        for variable, value in catalog.environment().items():
+            other, before = seen.setdefault(variable, (told, value))
             if before != value:
-                message = f"wants another {_WHOSE[variable]} than sink '{other}', and a process can have one"
-                yield Flaw(("sinks", name, "config"), f"{message}; declare them in two files")
+                message = f"wants another {_WHOSE[variable]} than {other}, and a process can have one"
+                yield Flaw(place, f"{message}; declare them in two files")
+
+
+def _catalogs(parts: Parts) -> Iterator[tuple[tuple[str, ...], str, Catalog]]:
+    """Each catalog that is declared, with its place and whose it is."""
+    for name, sink in parts.sinks.items():
+        if sink is not None:
+            yield ("sinks", name, "config"), f"sink '{name}'", sink.config.catalog
+    for name, source in parts.sources.items():
+        for catalog in source.config.catalogs if source is not None else ():
+            yield ("sources", name, "config"), f"source '{name}'", catalog
 
 
 _WHOSE = {

@@ -71,7 +71,7 @@ class StreamingRunner(Runner):
             self._check_start()
             self._patience.keep_trying(self._live)
 
-    def columns(self, start: Position, to: Position | None = None) -> Schema:
+    def columns(self, start: Position, to: Position | None = None, *, closely: bool = False) -> Schema:
         return columns_of(self._streaming())
 
     def expect(self, writer: Writer | Routed) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Literal, cast
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from calve import addresses
-from calve.catalogs import Catalog
+from calve.catalogs.placed import Placed
 from calve.model import Branch, Duration, Flaw, Model, Namespace, Size, TableName, Text, matching
 from calve.partitioning import PartitionField, SortField, partition_field, sort_fields
 from calve.sink import routes
 from calve.sink.routes import Confinement, Template
-from calve.stores import S3, Azure, Gcs, Stores
 from calve.trust import locations, policy
 
 CODECS: dict[str, tuple[str, ...]] = {
@@ -101,14 +100,10 @@ class Maintenance(Model):
     """Tasks that keep the table in order, and when they are due."""
 
 
-class IcebergSink(Model):
+class IcebergSink(Placed):
     """Writes rows to an Apache Iceberg table, exactly once."""
 
     connector: ClassVar[str] = "iceberg"
-
-    catalog: Catalog = Field(default=cast(Catalog, {}), validate_default=True)
-    """The catalog that the table is registered in. Left out: a SQLite catalog and files under `warehouse`,
-    beside the declaration; nothing to install or start."""
 
     namespace: Namespace
     """The namespace of the table; it is created if it is not there. Levels are divided by dots."""
@@ -239,23 +234,6 @@ class IcebergSink(Model):
     maintenance: Maintenance | None = None
     """Tasks that keep the table in order, and when they are due."""
 
-    s3: S3 | None = None
-    """How Amazon S3, or a store that speaks its protocol, is reached."""
-
-    gcs: Gcs | None = None
-    """How Google Cloud Storage is reached."""
-
-    azure: Azure | None = None
-    """How Azure Data Lake Storage is reached."""
-
-    @model_validator(mode="after")
-    def _catalog_in_stores(self) -> IcebergSink:
-        """Whoever has the catalog can open its files, and nobody else's."""
-        stores = Stores(self.s3, self.gcs, self.azure)
-        if stores.declared():
-            self.__dict__["catalog"] = self.catalog.with_stores(stores)
-        return self
-
     def sink_id_of(self, pipeline: str) -> str:
         """Who writes when `pipeline` uses this sink."""
         return self.sink_id or pipeline
@@ -308,8 +286,8 @@ class IcebergSink(Model):
     def flaws(self) -> list[Flaw]:
         """What contradicts or has no effect."""
         return [
-            *(flaw.under("catalog") for flaw in self.catalog.flaws()),
-            *self._store_flaws(),
+            *self.place_flaws(),
+            *self._path_flaws(),
             *self._partition_flaws(),
             *self._repeated(),
             *self._mode_flaws(),
@@ -319,11 +297,6 @@ class IcebergSink(Model):
             *_owned("table_properties", self.table_properties, _TABLE_PROPERTIES, _TABLE_PREFIXES),
             *_owned("snapshot_properties", self.snapshot_properties, _SUMMARY_PROPERTIES, _SUMMARY_PREFIXES),
         ]
-
-    def _store_flaws(self) -> list[Flaw]:
-        stores = self.catalog.stores.declared().items()
-        inner = [flaw.under(name) for name, store in stores for flaw in store.flaws()]
-        return [*inner, *self.catalog.store_flaws(), *self._path_flaws()]
 
     def _path_flaws(self) -> list[Flaw]:
         """Files of a table lie in the warehouse, or where the declaration allows it."""

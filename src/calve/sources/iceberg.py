@@ -7,12 +7,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
 from calve import changes
 from calve.catalogs import Catalog
+from calve.catalogs.placed import Placed
 from calve.errors import ConfigurationError, StartRefused, UsageError
 from calve.iceberg import travel
 from calve.iceberg.catalog import Catalog as Opener
@@ -31,7 +32,6 @@ from calve.schema import Schema
 from calve.sources import columnar, iceberg_position
 from calve.sources.iceberg_position import Taken
 from calve.sources.source import Limits, Source, Waiting, refuse_clashes
-from calve.stores import S3, Azure, Gcs
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -64,15 +64,11 @@ class _Opened:
     planned: dict[tuple[int, bool], list[Task]] = field(default_factory=dict)
 
 
-class IcebergSource(Source):
+class IcebergSource(Placed, Source):
     """Rows of an Apache Iceberg table: as it is, as it was, as rows are added, or every change of them."""
 
     connector: ClassVar[str] = "iceberg"
     start_key: ClassVar[str] = "start_snapshot"
-
-    catalog: Catalog = Field(default=cast(Catalog, {}), validate_default=True)
-    """The catalog that the table is registered in. Left out: the SQLite catalog in `warehouse`, beside the
-    declaration."""
 
     namespace: Namespace
     """The namespace of the table. Levels are divided by dots."""
@@ -123,15 +119,6 @@ class IcebergSource(Source):
     files_per_batch: int = Field(default=1000, ge=1, le=100_000)
     """How many files a batch takes at the most."""
 
-    s3: S3 | None = None
-    """How Amazon S3, or a store that speaks its protocol, is reached."""
-
-    gcs: Gcs | None = None
-    """How Google Cloud Storage is reached."""
-
-    azure: Azure | None = None
-    """How Azure Data Lake Storage is reached."""
-
     _opened: _Opened | None = PrivateAttr(default=None)
     _columns: Schema | None = PrivateAttr(default=None)
     _held: Held | None = PrivateAttr(default=None)
@@ -150,7 +137,7 @@ class IcebergSource(Source):
 
     def flaws(self) -> list[Flaw]:
         return [
-            *(flaw.under("catalog") for flaw in self.catalog.flaws()),
+            *self.place_flaws(),
             *self._travel_flaws(),
             *self._useless("start_snapshot", "poll_interval", unless=self.read_mode not in _ONCE),
             *self._useless("key_fields", unless=self.read_mode == "changes"),
