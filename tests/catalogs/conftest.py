@@ -81,4 +81,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _place(item: Any) -> Any:
-    return getattr(item, "callspec", None) and item.callspec.params.get("place")
+    found = item.callspec.params.get("place") if hasattr(item, "callspec") else None
+    return found if isinstance(found, Place) else None
