@@ -94,8 +94,8 @@ setup: .venv/.test jdk .cache/jars.stamp .cache/classes.stamp .cache/servers.sta
 .PHONY: lock
 lock: .venv/bin/python ## Write the requirements locks anew
 	@$(PIP) --target .cache/uv uv
-	.cache/uv/bin/uv pip compile $(UV) --extra build pyproject.toml -o requirements.lock
-	.cache/uv/bin/uv pip compile $(UV) --all-extras -c requirements.lock pyproject.toml -o requirements-test.lock
+	.cache/uv/bin/uv pip compile $(UV) --all-extras pyproject.toml -o requirements-test.lock
+	.cache/uv/bin/uv pip compile $(UV) --extra build -c requirements-test.lock pyproject.toml -o requirements.lock
 UV := --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header --upgrade
 
 .PHONY: clean
