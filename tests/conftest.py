@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -132,8 +133,21 @@ NEEDS = {
 """Fixtures, and the markers of the tests that use them."""
 
 
+def mark_full(items: list[pytest.Item]) -> None:
+    """Of a test marked `one_in(n)`, one case in n stays in `make test`, each in another row and column."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        if (mark := item.get_closest_marker("one_in")) is not None:
+            function = item.nodeid.partition("[")[0]
+            number, step = seen[function], mark.args[0]
+            seen[function] += 1
+            if (number + number // step) % step:
+                item.add_marker("full")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that uses a server, so that none slips into the fast ones."""
+    """Mark every test that uses a server, so that none slips into the fast ones; and the full counts."""
+    mark_full(items)
     for item in items:
         for fixture in getattr(item, "fixturenames", ()):
             if fixture in NEEDS:

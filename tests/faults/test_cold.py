@@ -26,13 +26,18 @@ def killed_at_every_point(stream, points):
     chain.end()
 
 
+def test_a_run_that_is_killed_around_the_commit_writes_every_row_once(stream):
+    killed_at_every_point(stream(), IN_TIME)
+
+
+@pytest.mark.full
 def test_a_run_that_is_killed_at_every_point_in_turn_writes_every_row_once(stream):
     killed_at_every_point(stream(), crash.POINTS)
 
 
 @pytest.mark.rest
-def test_a_run_on_a_rest_catalog_that_is_killed_around_the_commit_writes_every_row_once(stream, rest_catalog):
-    killed_at_every_point(stream(rest=rest_catalog), IN_TIME)
+def test_a_run_on_a_rest_catalog_that_is_killed_around_the_swap_writes_every_row_once(stream, rest_catalog):
+    killed_at_every_point(stream(rest=rest_catalog), ("commit.applied", "commit.swapped"))
 
 
 @pytest.mark.full
@@ -53,7 +58,7 @@ def test_upserts_that_are_killed_at_every_point_bring_nothing_back(stream, kind)
 
 
 def test_upserts_that_are_killed_around_the_commit_bring_nothing_back(stream):
-    killed_at_every_point(stream(kind=KINDS[0]), ("stage.after", "commit.applied", "commit.swapped"))
+    killed_at_every_point(stream(kind=KINDS[0]), ("stage.after", "commit.swapped"))
 
 
 def test_local_state_is_disposable_also_after_compaction_and_expiry(stream, spark):

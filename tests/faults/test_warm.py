@@ -63,6 +63,7 @@ def changing(request, warm, faulty, rest_catalog):
     return Cycle(warm, faulty, evidence.rest(rest_catalog.uri), request.param)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("nth", [1, 3], ids=["fence", "batch"])
 @pytest.mark.parametrize("action", [*BEFORE, *AFTER, *WRONG])
 def test_a_wrong_answer_to_a_commit_loses_and_doubles_nothing(cycle, action, nth):
@@ -84,6 +85,7 @@ def test_a_wrong_answer_to_the_creation_of_the_table_is_asked_again(cycle, actio
     cycle.check()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("nth", range(1, 13))
 def test_whichever_request_fails_is_made_again(cycle, nth):
     cycle.run(CatalogFault("catalog.any", nth, "fail_500"))
@@ -104,6 +106,7 @@ def test_a_catalog_that_refuses_the_credentials_between_load_and_commit_stops_th
     cycle.check()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("point", ["fence.swapped", "stage.after", "commit.applied", "commit.swapped"])
 @pytest.mark.parametrize("action", AFTER_A_CRASH)
 def test_a_crash_and_a_wrong_answer_together_lose_and_double_nothing(cycle, point, action):
@@ -121,12 +124,14 @@ def test_a_crash_at_any_point_and_any_wrong_answer_lose_and_double_nothing(cycle
     cycle.check(ROWS * number)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("action", ["fail_503", "apply_504", "conflict_landed", "late", "lie"])
 def test_a_wrong_answer_to_a_commit_of_changes_brings_nothing_back(changing, action):
     changing.run(CatalogFault("catalog.commit", 3, action))
     changing.check()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("point", ["stage.after", "commit.applied", "commit.swapped"])
 def test_a_crash_in_a_batch_of_changes_brings_nothing_back(changing, point):
     crash_at(changing, point, nth=2)

@@ -114,6 +114,7 @@ def test_over_a_limit_nothing_of_the_batch_is_committed(lake, pipeline, tmp_path
     assert rows(lake, LETTERS, WHY) == [("x", "decode", "malformed")]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("point", ["commit.before", "commit.applied", "commit.swapped", "commit.confirmed"])
 @pytest.mark.parametrize("nth", [3, 4])
 def test_a_crash_around_either_commit_leaves_every_record_once(lake, pipeline, tmp_path, point, nth):
@@ -262,6 +263,7 @@ def test_a_replay_takes_no_more_than_it_is_asked_for(lake, refused):
     assert replayed(lake) == ["2,NULL"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("point", ["commit.before", "commit.applied", "commit.swapped", "commit.confirmed"])
 @pytest.mark.parametrize("nth", [1, 2])
 def test_a_replay_that_is_cut_off_takes_no_letter_twice(lake, refused, point, nth):

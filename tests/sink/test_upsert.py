@@ -27,6 +27,7 @@ def sink(request, kind, lake):
     return Sink(lake, kind, request.param)
 
 
+@pytest.mark.one_in(3)
 def test_changes_of_one_key_within_a_batch_and_over_batches(sink):
     sink.take(("i", (1, "eu", 1)), ("u", (1, "eu", 2)), ("d", (1, "eu", 2)), ("i", (1, "eu", 3)))
     sink.check()
@@ -38,6 +39,7 @@ def test_changes_of_one_key_within_a_batch_and_over_batches(sink):
     sink.check()
 
 
+@pytest.mark.one_in(3)
 def test_a_row_that_moves_to_another_partition_is_there_once(sink):
     sink.take(("i", (1, "eu", 1)), ("i", (2, "us", 1)))
     sink.take(("u", (1, "us", 2)))
@@ -46,12 +48,14 @@ def test_a_row_that_moves_to_another_partition_is_there_once(sink):
     sink.check()
 
 
+@pytest.mark.one_in(3)
 def test_a_delete_needs_nothing_but_the_key(sink):
     sink.take(("i", (1, "eu", 1)), ("i", (2, "eu", 1)))
     sink.take(("d", (1, None, None)))
     sink.check()
 
 
+@pytest.mark.one_in(3)
 def test_deletes_of_keys_that_are_not_there_change_nothing(sink):
     sink.take(("d", (7, "eu", None)))
     sink.take(("i", (1, "eu", 1)))
@@ -64,12 +68,14 @@ def test_a_delete_that_only_leaves_a_tombstone_is_committed():
     assert Delta((), 0, 0).is_empty
 
 
+@pytest.mark.one_in(3)
 def test_a_batch_without_changes_changes_nothing(sink):
     sink.take(("i", (1, "eu", 1)))
     sink.take()
     sink.check()
 
 
+@pytest.mark.one_in(3)
 def test_the_same_changes_again_change_nothing(sink):
     batch = (("i", (1, "eu", 1)), ("i", (2, "us", 1)), ("d", (1, "eu", 1)))
     sink.take(*batch)
@@ -95,6 +101,7 @@ KEYS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", KEYS)
 def test_keys_of_every_type(lake, kind, name):
     sink = Sink(lake, kind, columns=f"k {name}, n INT", keys=("k",))
@@ -125,6 +132,7 @@ def test_the_key_is_the_tables_identifier(lake, kind):
     assert set(names) == {"a", "b"}
 
 
+@pytest.mark.one_in(3)
 def test_a_restart_goes_on_where_the_table_is(sink):
     sink.take(("i", (1, "eu", 1)), ("i", (2, "us", 1)))
     sink.start()
