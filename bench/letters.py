@@ -1,4 +1,4 @@
-"""What bad records cost: the same lines of JSON with none, one in 10,000 and one in 100 of them bad."""
+"""What bad records cost: the same lines of JSON with none to one in 100 of them bad."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ VARIANTS: dict[str, int | None] = {
     "dead_letter: off": None,
     "none is bad": 0,
     "1 in 10,000": 10_000,
+    "1 in 1,000": 1_000,
     "1 in 100": 100,
 }
 STOPPED, NONE, FEW = list(VARIANTS)[:3]

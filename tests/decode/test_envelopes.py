@@ -13,7 +13,7 @@ from calve.decode.bad import Bad
 from calve.decode.changes import Records
 from calve.decode.connect import Hints
 from calve.decode.debezium import DebeziumDecoder, _Block
-from calve.decode.decoder import Mismatch
+from calve.decode.division import Mismatch
 from calve.decode.placeholder import ENCODED, TEXT
 from calve.errors import BadRecord
 from calve.schema import parse

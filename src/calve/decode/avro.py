@@ -22,7 +22,8 @@ from fastavro.schema import SchemaParseException, UnknownType
 from calve.decode.arrow import Values, arrow_field, arrow_schema, arrow_type, compute, is_primitive
 from calve.decode.bad import Bad
 from calve.decode.connect import clock
-from calve.decode.decoder import Decoder, Mismatch, refuse_nulls
+from calve.decode.decoder import Decoder, refuse_nulls
+from calve.decode.division import Doubts, Mismatch, each
 from calve.decode.json import INTEGERS
 from calve.decode.scalars import in_calendar, parse, reason_of
 from calve.decode.schemas import AVRO, HEADER, Registered, SchemaRegistry, has_id, schema_id
@@ -118,22 +119,28 @@ class AvroDecoder(Decoder):
 
     def _fast(self, values: Values) -> pa.RecordBatch:
         records = values.to_pylist()
-        numbers = [None if self.registry is None else schema_id(record) for record in records]
+        numbers = each(lambda record: None if self.registry is None else schema_id(record), records)
         kinds = list(dict.fromkeys(numbers))
         if len(kinds) == 1:
             return self._batch(records, kinds[0])
         places = [[at for at, number in enumerate(numbers) if number == kind] for kind in kinds]
-        batches = [
-            self._batch([records[at] for at in own], kind) for own, kind in zip(places, kinds, strict=True)
-        ]
+        batches = [self._some(records, own, kind) for own, kind in zip(places, kinds, strict=True)]
         order = pa.array([at for own in places for at in own], pa.int64())
         whole = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
         return whole.take(compute.sort_indices(order))
 
+    def _some(self, records: list[bytes], places: list[int], kind: int | None) -> pa.RecordBatch:
+        try:
+            return self._batch([records[at] for at in places], kind)
+        except Doubts as error:
+            raise Doubts([places[at] for at in error.places], str(error), error.reason) from None
+        except Mismatch as error:
+            raise Doubts(places, str(error), error.reason) from None
+
     def _batch(self, records: list[bytes], number: int | None) -> pa.RecordBatch:
         written, members = self._made(number)
         start = 0 if number is None else HEADER
-        found = [self._read(written, record, start) for record in records]
+        found = each(lambda record: self._read(written, record, start), records)
         columns = self.schema.columns
         arrays = [_column(column, member, found) for column, member in zip(columns, members, strict=True)]
         refuse_nulls(arrays, columns)
@@ -173,14 +180,14 @@ class AvroDecoder(Decoder):
     def record(self, value: bytes) -> list[Any]:
         return [column[0].as_py() for column in self._fast(pa.array([value], pa.binary())).columns]
 
-    def _slow(self, values: Values, first: int, bad: list[Bad]) -> pa.RecordBatch:
+    def _slow(self, values: Values, places: Sequence[int], bad: list[Bad]) -> pa.RecordBatch:
         """Record by record, in the same way: there is no other one."""
         rows = []
-        for at in range(len(values)):
+        for at, place in enumerate(places):
             try:
                 rows.append(self._one(values.slice(at, 1)))
             except Mismatch as error:
-                bad.append(Bad(first + at, error.reason, str(error)))
+                bad.append(Bad(place, error.reason, str(error)))
         if not rows:
             return pa.RecordBatch.from_pylist([], schema=arrow_schema(self.schema))
         return pa.Table.from_batches(rows).combine_chunks().to_batches()[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -61,6 +61,7 @@ RECORD = Schema(
 """What is kept of a bad record."""
 
 _LONGEST_MESSAGE = 1_000
+_AT_ONCE = 1_000
 
 
 class Bad(NamedTuple):
@@ -155,22 +156,30 @@ class Raw:
     times: Callable[[int], int | None] = lambda index: None
     schema_ids: Callable[[int], int | None] = lambda index: None
 
-    def letter(self, bad: Bad, salt: str) -> Letter:
-        """All that is kept of one bad record."""
-        at = bad.at
-        position = _json(self.positions(at))
+    def letters(self, bad: Sequence[Bad], salt: str) -> Iterator[Letter]:
+        """All that is kept of bad records, in their order."""
+        ordered = sorted(bad)
+        for begin in range(0, len(ordered), _AT_ONCE):
+            some = ordered[begin : begin + _AT_ONCE]
+            places = pa.array([one.at for one in some], pa.int64())
+            kept = (_items(column, places) for column in (self.keys, self.values, self.headers))
+            for one, *raw in zip(some, *kept, strict=True):
+                yield self._letter(one, salt, *raw)
+
+    def _letter(self, bad: Bad, salt: str, key: Any, value: Any, headers: Any) -> Letter:
+        position = _json(self.positions(bad.at))
         name = hashlib.sha256(f"{salt}\0{position}".encode("utf-8", "surrogateescape")).hexdigest()[:32]
         return Letter(
             name,
             position,
-            self.times(at),
+            self.times(bad.at),
             REASONS[bad.reason][0],
             bad.reason,
             bad.message[:_LONGEST_MESSAGE].encode("utf-8", "replace").decode(),
-            _item(self.keys, at),
-            _item(self.values, at),
-            _item(self.headers, at),
-            self.schema_ids(at),
+            key,
+            value,
+            headers,
+            self.schema_ids(bad.at),
         )
 
 
@@ -184,8 +193,9 @@ def _json(position: Mapping[str, Any]) -> str:
     return text
 
 
-def _item(column: Values | None, index: int) -> Any:
-    return None if column is None else column[index].as_py()
+def _items(column: Values | None, places: Values) -> list[Any]:
+    found: list[Any] = [None] * len(places) if column is None else column.take(places).to_pylist()
+    return found
 
 
 @dataclass
@@ -202,7 +212,7 @@ class Sieve:
     report: Callable[[list[Report]], object]
     keys: tuple[str, ...] = ()
     most: int | None = None
-    carried: int = 2_000
+    carried: int = 10_000
     bytes: int = 4 * 2**20
     letters: bool = False
     route: Route | None = None
@@ -237,31 +247,37 @@ class Sieve:
         witness: int = 0,
     ) -> None:
         """Report a block of records; `where` is for words about the first bad one."""
-        made = [self._letter(one, raw) for one in sorted(bad)] if bad else []
-        self._bad += len(made)
+        self._bad += len(bad)
         if self.most is not None and self._bad > self.most:
             first = min(bad)
             raise BadRecord(where(first.at), f"{first.message}; it is one more than max_count")
-        carried = [letter for letter in made if self._fits(letter)]
-        more = len(made) - len(carried)
+        carried = self._carried(bad, raw) if bad and self._fits_more else []
+        more = len(bad) - len(carried)
         self.report([Report(self.batch, place, len(raw.values), carried, more, witness)])
 
     def done(self, place: tuple[Any, ...]) -> None:
         """Report that a part was read to its end."""
         self.report([Report(self.batch, place, 0, [], witness=1)])
 
-    def _letter(self, bad: Bad, raw: Raw) -> Letter:
-        letter = raw.letter(bad, self.salt)
-        return letter._replace(message="", key=None, value=None, headers=None) if self.bare else letter
+    def _carried(self, bad: Sequence[Bad], raw: Raw) -> list[Letter]:
+        """The letters of bad records, up to the first that is too much."""
+        carried = []
+        for letter in raw.letters(bad, self.salt):
+            bare = letter._replace(message="", key=None, value=None, headers=None) if self.bare else letter
+            self._records += 1
+            self._bytes += bare.size
+            if not self._fits_more:
+                break
+            carried.append(bare)
+        return carried
 
-    def _fits(self, letter: Letter) -> bool:
-        self._records += 1
-        self._bytes += letter.size
+    @property
+    def _fits_more(self) -> bool:
         return self._records <= self.carried and self._bytes <= self.bytes
 
     def batch_of(self, bad: Sequence[Bad], raw: Raw) -> pa.RecordBatch:
         """The bad records of a block as rows of `RECORD`."""
-        return as_batch([raw.letter(one, self.salt) for one in sorted(bad)])
+        return as_batch(list(raw.letters(bad, self.salt)))
 
 
 @dataclass

@@ -16,7 +16,7 @@ from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 from calve.decode.arrow import is_primitive
-from calve.decode.decoder import Mismatch
+from calve.decode.division import Mismatch
 from calve.decode.json import INTEGERS, Coded, Number, require, scalar
 from calve.decode.scalars import FIRST_MICRO, LAST_MICRO, parse_decimal, parse_integer
 from calve.schema import Array, Column, Decimal, Map, Schema, Struct, Type

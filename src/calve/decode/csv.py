@@ -5,15 +5,16 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
-from calve.decode.arrow import Values, arrow_schema, arrow_type, compute
-from calve.decode.decoder import Decoder, Mismatch, refuse_nulls, shown, texts, utf8
+from calve.decode.arrow import Values, arrow_schema, compute
+from calve.decode.decoder import Decoder, column_of, lines_of, located_columns, shown, utf8
 from calve.decode.dialect import Dialect
+from calve.decode.division import Doubts, Mismatch, doubtful, where
 from calve.decode.scalars import cast, parse, reason_of
 from calve.schema import Column, Schema
 
@@ -48,22 +49,35 @@ class CsvDecoder(Decoder):
 
     def _lines(self, values: Values) -> pa.Table:
         last = self.dialect.delimiter.join(["0"] * len(self.names))
-        read = self._read(_joined(texts(values), last))
+        lines = lines_of(values)
+        try:
+            read = self._read(_joined(lines, last))
+        except pa.ArrowInvalid as error:
+            raise self._doubts(lines) or error from None
         if read.num_rows != len(values) + 1:
             raise Mismatch("a record holds no line, or more than one")
         return read
 
+    def _doubts(self, lines: Values) -> Doubts | None:
+        """The lines that have not as many delimiters as they should, unless these are most of them."""
+        counts = compute.count_substring(lines, self.dialect.delimiter)
+        places = where(compute.not_equal(counts, len(self.names) - 1))
+        return Doubts(places, "other fields") if 0 < len(places) <= len(lines) // 2 else None
+
     def _fast(self, values: Values) -> pa.RecordBatch:
-        read = self._lines(values)
-        arrays = [self._array(read, column, len(values)) for column in self.schema.columns]
-        refuse_nulls(arrays, self.schema.columns)
+        read, count = self._lines(values), len(values)
+        arrays = located_columns(
+            (partial(self._made, column), self._texts(read, column, count)) for column in self.schema.columns
+        )
         return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self.schema))
 
-    def _array(self, read: pa.Table, column: Column, count: int) -> Values:
+    def _texts(self, read: pa.Table, column: Column, count: int) -> Values:
         if column.name not in self.names:
-            return pa.array([None] * count, arrow_type(column.type))
-        texts = read.column(self.names.index(column.name)).slice(0, count)
-        return cast(self._with_nulls(texts), column.type)
+            return pa.nulls(count, pa.string())
+        return self._with_nulls(read.column(self.names.index(column.name)).slice(0, count))
+
+    def _made(self, column: Column, texts: Values) -> Values:
+        return column_of(cast(texts, column.type), column)
 
     def _read(self, data: bytes) -> pa.Table:
         names = [str(index) for index in range(len(self.names))]
@@ -109,8 +123,9 @@ def _joined(lines: Values, last: str) -> bytes:
     """
     bare = compute.ascii_rtrim(lines, characters=_ENDS)
     for sign in (*_ENDS, _MARK):
-        if compute.any(compute.match_substring(bare, sign)).as_py():
-            raise Mismatch("a record holds a line end")
+        has_sign = compute.match_substring(bare, sign)
+        if compute.any(has_sign).as_py():
+            raise doubtful(has_sign, "a record holds a line end")
     whole = pa.ListArray.from_arrays(pa.array([0, len(bare)], pa.int32()), bare)
     data: bytes = compute.binary_join(whole, "\n")[0].as_buffer().to_pybytes()
     return data + b"\n" + last.encode()

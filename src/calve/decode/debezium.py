@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -17,7 +17,8 @@ from calve.decode.arrow import Values, arrow_schema, compute
 from calve.decode.bad import Bad, raise_first
 from calve.decode.changes import Details, Records, with_changes
 from calve.decode.connect import Hints, Part, members, written
-from calve.decode.decoder import Mismatch, parts, shown
+from calve.decode.decoder import shown
+from calve.decode.division import FEW, LARGE, REFUSED, Division, Doubts, Mismatch, cut, suspect
 from calve.decode.envelopes import BINLOG, FILE_BITS, POS_BITS, TIMES
 from calve.decode.json import Number, member, named, parsed
 from calve.decode.placeholder import is_placeholder
@@ -26,7 +27,6 @@ from calve.schema import Schema
 
 OPERATIONS = {**envelopes.OPERATIONS, "t": changes.TRUNCATE}
 MESSAGE = "m"
-_FEW = 64
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,13 @@ class _Block:
     values: Values
     origins: Values
 
-    def parts(self) -> Iterator[_Block]:
-        for begin, end in parts(len(self.values)):
-            cut = slice(begin, end)
-            yield _Block(self.keys[cut], self.values[cut], self.origins[cut])
+    def part(self, begin: int, end: int) -> _Block:
+        some = slice(begin, end)
+        return _Block(self.keys[some], self.values[some], self.origins[some])
+
+
+_Made: TypeAlias = tuple[pa.RecordBatch, Values]
+"""Changes, and the record that each comes from."""
 
 
 class DebeziumDecoder:
@@ -79,6 +82,7 @@ class DebeziumDecoder:
         self.hints = hints
         self.key_fields = key_fields
         self.is_fast = envelopes.is_fast(schema)
+        self._division = Division()
         self._loose = Schema(tuple(replace(column, nullable=True) for column in schema.columns))
 
     def changes(self, keys: Values, values: Values, records: Records) -> tuple[pa.RecordBatch, Values]:
@@ -94,29 +98,40 @@ class DebeziumDecoder:
         bad: list[Bad] = []
         there = compute.indices_nonzero(values.is_valid()).cast(pa.int64())
         block = _Block(keys.take(there), values.take(there), there)
-        made = list(self._made(block, records, bad)) or [self._slow(block, records, bad)]
+        made = list(self._parts(block, records, bad))
         if len(made) == 1:
             return *made[0], bad
         whole = pa.Table.from_batches([batch for batch, _ in made]).combine_chunks().to_batches()
         return whole[0] if whole else made[0][0], pa.concat_arrays([origins for _, origins in made]), bad
 
-    def _made(
-        self, block: _Block, records: Records, bad: list[Bad]
-    ) -> Iterator[tuple[pa.RecordBatch, Values]]:
+    def _parts(self, block: _Block, records: Records, bad: list[Bad]) -> Iterator[_Made]:
+        begin, count = 0, len(block.values)
+        if not count:
+            yield self._slow(block, records, bad)
+        while begin < count:
+            end = begin + min(LARGE, self._division.begin(count - begin))
+            yield from self._made(block.part(begin, end), records, bad)
+            self._division.end()
+            begin = end
+
+    def _made(self, block: _Block, records: Records, bad: list[Bad]) -> Iterator[_Made]:
         """The fast way for what it accepts; what it does not is divided, down to a few records."""
-        if not len(block.values):
-            return
-        if self.is_fast:
-            try:
-                yield self._fast(block, records)
-                return
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, Mismatch, RecursionError):
-                pass
-        if len(block.values) <= _FEW or not self.is_fast:
+        count = len(block.values)
+        if not self.is_fast or self._division.is_hopeless:
             yield self._slow(block, records, bad)
             return
-        for part in block.parts():
-            yield from self._made(part, records, bad)
+        try:
+            yield self._fast(block, records)
+            return
+        except (*REFUSED, RecursionError) as error:
+            self._division.fail()
+            failure = error
+        if count <= FEW:
+            yield self._slow(block, records, bad)
+            return
+        first = failure.places[0] if isinstance(failure, Doubts) else suspect(failure, count)
+        for begin, end in cut(count, first):
+            yield from self._made(block.part(begin, end), records, bad)
 
     def _fast(self, block: _Block, records: Records) -> tuple[pa.RecordBatch, Values]:
         found = envelopes.block(self.schema, self.hints, self.key_fields, block.keys, block.values)

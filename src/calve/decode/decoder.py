@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from calve.decode.arrow import Values, arrow_schema, compute
 from calve.decode.bad import Bad, raise_first
+from calve.decode.division import (
+    FEW,
+    LARGE,
+    REFUSED,
+    Division,
+    Doubts,
+    Mismatch,
+    cut,
+    doubtful,
+    located,
+    suspect,
+)
 from calve.schema import Array, Column, Schema, Struct, Type
 
 Place = Callable[[int], str]
 """Where the record of an index is, in words."""
 
 _SHOWN = 60
-_FEW = 16
-_PARTS = 16
-_HINTS = 32
-_BLOCK = 2048
-_ROW = re.compile(r"in row (\d+)")
-
-
-class Mismatch(Exception):
-    """A record that does not fit the schema; its text says why, `reason` is one of `bad.REASONS`."""
-
-    def __init__(self, message: str, reason: str = "malformed") -> None:
-        self.reason = reason
-        super().__init__(message)
 
 
 class Decoder(ABC):
@@ -44,7 +41,7 @@ class Decoder(ABC):
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self._had_bad = False
+        self._division = Division()
 
     def decode(self, values: Values, place: Place) -> pa.RecordBatch:
         """One row for each of the binary `values`, in their order; raises BadRecord for the first bad one."""
@@ -56,32 +53,64 @@ class Decoder(ABC):
         """One row for each of `values` that is not bad, in their order, and the bad ones."""
         bad: list[Bad] = []
         batches: list[pa.RecordBatch] = []
-        # Where one block had bad records the next has some too: the whole is then not tried.
-        is_wary = self._had_bad and len(values) > _BLOCK
-        for begin, end in parts(len(values)) if is_wary else [(0, len(values))]:
-            batches += self._batches(values.slice(begin, end - begin), begin, bad, _HINTS)
-        self._had_bad = bool(bad)
-        return batches[0] if len(batches) == 1 else _one(batches), bad
+        begin = 0
+        while begin < len(values) or not batches:
+            end = begin + self._division.begin(len(values) - begin)
+            many = end - begin > LARGE and self.is_fast
+            part = values[begin:end]
+            rows = self._all(part) if many else self._rows(part, range(begin, end), bad)
+            self._division.end(is_done=rows is not None)
+            if rows is not None:
+                batches.append(rows)
+                begin = end
+        return one_batch(batches), bad
 
-    def _batches(self, values: Values, first: int, bad: list[Bad], hints: int) -> Iterator[pa.RecordBatch]:
-        """The fast way for what it accepts; what it does not is divided, down to a few records.
+    def _all(self, values: Values) -> pa.RecordBatch | None:
+        """The fast way for many records, if there is nothing wrong with any of them."""
+        try:
+            if not values.null_count:
+                return self._fast(values)
+        except REFUSED:
+            pass
+        self._division.fail()
+        return None
 
-        Small blocks are divided around the record that Arrow complains of, `hints` times; where more of them
-        are bad, looking at each costs less.
-        """
-        count, suspect = len(values), None
-        if count and not values.null_count:
-            try:
-                yield self._fast(values)
-                return
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, Mismatch) as error:
-                suspect = _suspect(error, count) if hints and count <= _BLOCK else None
-        if count == 1 or (count <= _FEW and suspect is None) or not self.is_fast:
-            yield self._slow(values, first, bad)
-            return
-        left = _HINTS if count > _BLOCK else 0 if suspect is None else hints - 1
-        for begin, end in parts(count, suspect):
-            yield from self._batches(values.slice(begin, end - begin), first + begin, bad, left)
+    def _rows(self, values: Values, places: Sequence[int], bad: list[Bad]) -> pa.RecordBatch:
+        """The fast way for what it accepts, the slow one for the others."""
+        if not len(values) or not self.is_fast or self._division.is_hopeless:
+            return self._slow(values, places, bad)
+        try:
+            if values.null_count:
+                raise doubtful(values.is_null(), "the value is null", "null_value")
+            return self._fast(values)
+        except REFUSED as error:
+            self._division.fail()
+            failure = error
+        if len(values) <= FEW:
+            return self._slow(values, places, bad)
+        if isinstance(failure, Doubts):
+            return self._around(failure.places, values, places, bad)
+        return one_batch(
+            [
+                (self._rows if end - begin > FEW else self._slow)(values[begin:end], places[begin:end], bad)
+                for begin, end in cut(len(values), suspect(failure, len(values)))
+            ]
+        )
+
+    def _around(
+        self, doubts: Sequence[int], values: Values, places: Sequence[int], bad: list[Bad]
+    ) -> pa.RecordBatch:
+        """The records in doubt in the slow way, and the others at once."""
+        others = sorted(set(range(len(values))).difference(doubts))
+        refused: list[Bad] = []
+        ways = ((self._slow, doubts), (self._rows, others))
+        batches = [way(_at(values, some), [places[at] for at in some], refused) for way, some in ways]
+        bad += refused
+        if not len(batches[0]):
+            return batches[1]
+        gone = {one.at for one in refused}
+        order = pa.array([at for at in (*doubts, *others) if places[at] not in gone], pa.int64())
+        return one_batch(batches).take(compute.sort_indices(order))
 
     @abstractmethod
     def _fast(self, values: Values) -> pa.RecordBatch:
@@ -91,9 +120,10 @@ class Decoder(ABC):
     def record(self, value: bytes) -> list[Any]:
         """The values of one record, as `pyarrow.array` takes them; raises Mismatch."""
 
-    def _slow(self, values: Values, first: int, bad: list[Bad]) -> pa.RecordBatch:
+    def _slow(self, values: Values, places: Sequence[int], bad: list[Bad]) -> pa.RecordBatch:
+        """Record by record; what is bad is told by its place."""
         rows = []
-        for index, value in enumerate(values.to_pylist(), first):
+        for index, value in zip(places, values.to_pylist(), strict=True):
             try:
                 rows.append(self._row(value))
             except Mismatch as error:
@@ -108,24 +138,14 @@ class Decoder(ABC):
         return self.record(value)
 
 
-def _suspect(error: Exception, count: int) -> int | None:
-    """The record that Arrow names in its message."""
-    found = _ROW.search(str(error))
-    return int(found[1]) if found and int(found[1]) < count else None
+def _at(values: Values, places: Sequence[int]) -> Values:
+    return values.take(pa.array(places, pa.int64()))
 
 
-def parts(count: int, suspect: int | None = None) -> list[tuple[int, int]]:
-    """Where a block is divided: around the record that is suspected, or evenly."""
-    if count > _BLOCK:
-        cuts = [*range(0, count, _BLOCK), count]
-    elif suspect is None:
-        cuts = [count * part // _PARTS for part in range(_PARTS + 1)]
-    else:
-        cuts = [0, suspect, suspect + 1, count]
-    return [(begin, end) for begin, end in pairwise(cuts) if begin < end]
-
-
-def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """All rows, in one batch."""
+    if len(batches) == 1:
+        return batches[0]
     whole = pa.Table.from_batches(batches).combine_chunks().to_batches()
     return whole[0] if whole else batches[0]
 
@@ -143,10 +163,44 @@ def texts(values: Values) -> Values:
     return values.cast(pa.string())
 
 
+def lines_of(values: Values) -> Values:
+    """The texts of records; raises Doubts where one is not UTF-8."""
+    try:
+        return texts(values)
+    except pa.ArrowInvalid as error:
+        raise Doubts(located(texts, values), str(error), "not_utf8") from None
+
+
+def located_columns(columns: Iterable[tuple[Callable[[Values], Values], Values]]) -> list[Values]:
+    """What is made of each array; raises Doubts that name the records of values that are refused."""
+    made: list[Values] = []
+    refused: set[int] = set()
+    for make, array in columns:
+        try:
+            made.append(make(array))
+        except REFUSED as error:
+            places = located(make, array) if len(array) <= LARGE else []
+            if not places:
+                # Values that are fine, and not together: times of which some only name a zone.
+                raise Mismatch(str(error)) from None
+            refused.update(places)
+    if refused:
+        raise Doubts(sorted(refused), "values that do not fit their columns")
+    return made
+
+
 def shown(value: Any) -> str:
     """A value in a message: quoted, and not longer than it helps."""
     text = value if isinstance(value, str) else repr(value)
     return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
+
+
+def column_of(array: Values, column: Column) -> Values:
+    """`array`, if it has no NULL that must not be; raises Doubts or Mismatch."""
+    if not column.nullable and array.null_count:
+        raise doubtful(array.is_null(), f"column '{column.name}': NULL", "null")
+    refuse_nulls([array], (column,))
+    return array
 
 
 def refuse_nulls(arrays: list[Values], columns: tuple[Column, ...]) -> None:

@@ -19,7 +19,8 @@ from calve import changes
 from calve.decode.arrow import Values, arrow_field, arrow_schema, arrow_type, compute, has_map
 from calve.decode.changes import Details
 from calve.decode.connect import Hints, Part, Written, members, written
-from calve.decode.decoder import Mismatch, refuse_nulls, texts
+from calve.decode.decoder import refuse_nulls, texts
+from calve.decode.division import Doubts, Mismatch, doubtful
 from calve.decode.json import objects, parsed, raw, shaped
 from calve.decode.placeholder import AS_HSTORE, AS_UUID, ENCODED, LENGTH, TEXT
 from calve.decode.scalars import in_calendar
@@ -100,7 +101,7 @@ def _one(read: pa.Table, name: str) -> Values:
 def _codes(operations: Values) -> Values:
     found = compute.index_in(operations, pa.array(list(OPERATIONS)))
     if found.null_count:
-        raise Mismatch("an operation that needs care")
+        raise doubtful(found.is_null(), "an operation that needs care")
     return pa.array(list(OPERATIONS.values())).take(found)
 
 
@@ -283,7 +284,11 @@ def _key_fields(keys: Values, schema: Schema) -> tuple[str, ...]:
     if keys.null_count:
         raise Mismatch("a record without a key")
     payloads, _ = _unwrapped(keys)
-    read = objects(payloads)
+    try:
+        read = objects(payloads)
+    except Doubts as error:
+        # They are told by their places among the keys, which are not those of the records.
+        raise Mismatch(str(error)) from None
     if any(column.null_count for column in read.columns) or not set(read.column_names) <= set(schema.names):
         raise Mismatch("keys that need care")
     return tuple(read.column_names)

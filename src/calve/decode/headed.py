@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from calve.decode.arrow import Values
 from calve.decode.decoder import Decoder
+from calve.decode.division import each
 from calve.decode.schemas import HEADER, schema_id
 
 
@@ -20,7 +21,7 @@ class HeadedDecoder(Decoder):
         self.is_fast = inner.is_fast
 
     def _fast(self, values: Values) -> pa.RecordBatch:
-        bodies = [_body(value) for value in values.to_pylist()]
+        bodies = each(_body, values.to_pylist())
         return self.inner._fast(pa.array(bodies, pa.binary()))
 
     def record(self, value: bytes) -> list[Any]:

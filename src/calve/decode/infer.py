@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from calve.decode.arrow import Values, compute
 from calve.decode.csv import CsvDecoder
-from calve.decode.decoder import Decoder, Mismatch, utf8
+from calve.decode.decoder import Decoder, utf8
+from calve.decode.division import Mismatch
 from calve.decode.json import TEXTUAL, Number, Watch, objects, parsed
 from calve.decode.reading import Layout, Split, blocks
 from calve.errors import Unfit

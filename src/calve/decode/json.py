@@ -6,17 +6,26 @@ record by record, and either decodes it or says what is wrong. Both give the sam
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.json as pj
 
 from calve.decode.arrow import Values, arrow_field, arrow_schema, arrow_type, compute, has_map, is_primitive
-from calve.decode.decoder import Decoder, Mismatch, all_true, refuse_nulls, shown, texts, utf8
+from calve.decode.decoder import (
+    Decoder,
+    all_true,
+    column_of,
+    lines_of,
+    located_columns,
+    shown,
+    utf8,
+)
+from calve.decode.division import Doubts, Mismatch, doubtful, where
 from calve.decode.scalars import (
     cast,
     narrowed,
@@ -31,7 +40,10 @@ from calve.schema import Array, Column, Decimal, Map, Primitive, Schema, Struct,
 
 _SPACE = " \t\r\n"
 _DEEP = 1_000
-_CONSTANT = re.compile(rb"[:,\[]\s*-?(?:NaN|Inf)")
+_CONSTANT = r"[:,\[]\s*-?(?:NaN|Inf)"
+_OTHER_KIND = re.compile(r"Column\((?:.*/)?(.+)\) changed from \w+ to (\w+) in row")
+_BEGINNINGS = {"number": r"[-\d]", "string": '"', "boolean": "[tf]", "object": r"\{", "array": r"\["}
+_NO_VALUE = re.compile(r"couldn't parse:(.+)|^The string '(.+)' (?:is not|cannot)", re.S)
 TEXTUAL = ("string", "binary", "date", "timestamp", "timestamp_ntz")
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
@@ -65,8 +77,7 @@ class JsonDecoder(Decoder):
             self.watch.block(read.schema)
         # Columns that were not asked for are behind those that were.
         columns = zip(read.columns[: len(explicit)], self.schema.columns, strict=True)
-        arrays = [shaped(one(array), column.type) for array, column in columns]
-        refuse_nulls(arrays, self.schema.columns)
+        arrays = located_columns((partial(_made, column), one(array)) for array, column in columns)
         return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self.schema))
 
     def record(self, value: bytes) -> list[Any]:
@@ -87,6 +98,10 @@ class JsonDecoder(Decoder):
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, Mismatch):
             raise Mismatch("nested too deeply", "too_deep") from None
         return [column[0].as_py() for column in row.columns]
+
+
+def _made(column: Column, array: Values) -> Values:
+    return column_of(shaped(array, column.type), column)
 
 
 def parsed(value: bytes) -> dict[str, Any]:
@@ -115,19 +130,40 @@ def objects(values: Values, explicit: pa.Schema | None = None, finds: bool = Fal
     reading = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
     behavior: Any = "infer" if finds else "ignore"
     parsing = pj.ParseOptions(explicit_schema=explicit, unexpected_field_behavior=behavior)
-    read = pj.read_json(io.BytesIO(data), read_options=reading, parse_options=parsing)
+    try:
+        source: Any = pa.BufferReader(data)
+        # It is one block; to open it costs less than to have it read by `read_json`.
+        with pj.open_json(source, read_options=reading, parse_options=parsing) as opened:
+            read = opened.read_all()
+    except pa.ArrowInvalid as error:
+        raise _doubts(error, values) or error from None
     if read.num_rows != len(values):
         raise Mismatch("a record holds no object, or more than one")
     return read
 
 
+def _doubts(error: pa.ArrowInvalid, values: Values) -> Doubts | None:
+    """All records that look like the one that Arrow complains of, unless these are most of them."""
+    found = _OTHER_KIND.search(str(error))
+    if found:
+        pattern = rf'"{re.escape(found[1])}"\s*:\s*{_BEGINNINGS[found[2]]}'
+    else:
+        text = _NO_VALUE.search(str(error))
+        if text is None:
+            return None
+        pattern = re.escape(text[1] or text[2])
+    places = where(compute.match_substring_regex(values, pattern))
+    return Doubts(places, str(error)) if 0 < len(places) <= len(values) // 2 else None
+
+
 def _refuse_deep(values: Values) -> None:
-    """Raise Mismatch where Arrow, as it finds types, would go deeper into a record than its stack goes."""
+    """Raise Doubts where Arrow, as it finds types, would go deeper into a record than its stack goes."""
     # Each level takes two bytes at least.
-    is_long = compute.greater(compute.binary_length(values), 2 * _DEEP)
-    for value in values.filter(is_long).to_pylist():
-        if value.count(b"{") + value.count(b"[") > _DEEP:
-            raise Mismatch("nested too deeply", "too_deep")
+    long = where(compute.greater(compute.binary_length(values), 2 * _DEEP))
+    texts = ((at, values[at].as_py()) for at in long)
+    deep = [at for at, value in texts if value.count(b"{") + value.count(b"[") > _DEEP]
+    if deep:
+        raise Doubts(deep, "nested too deeply", "too_deep")
 
 
 def _joined(values: Values) -> bytes:
@@ -136,20 +172,25 @@ def _joined(values: Values) -> bytes:
     Between `}` and `{` no other JSON can go on, and a raw line end is legal in no string; so, if as many
     objects are read as there are records, each record holds exactly one.
     """
-    lines = texts(values)
+    lines = lines_of(values)
     if not _are_objects(lines):
         lines = compute.ascii_trim(lines, characters=_SPACE)
         if not _are_objects(lines):
-            raise Mismatch("a record is no object")
+            fits = compute.and_(*_ends(lines))
+            raise doubtful(compute.invert(fits), "a record is no object")
     whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
     data: bytes = compute.binary_join(whole, "\n")[0].as_buffer().to_pybytes()
-    if (b"NaN" in data or b"Inf" in data) and _CONSTANT.search(data):
-        raise Mismatch("NaN or Infinity")
+    if (b"NaN" in data or b"Inf" in data) and re.search(_CONSTANT.encode(), data):
+        raise doubtful(compute.match_substring_regex(lines, _CONSTANT), "NaN or Infinity")
     return data
 
 
 def _are_objects(lines: Values) -> bool:
-    return all_true(compute.starts_with(lines, "{")) and all_true(compute.ends_with(lines, "}"))
+    return all(map(all_true, _ends(lines)))
+
+
+def _ends(lines: Values) -> tuple[Values, Values]:
+    return compute.starts_with(lines, "{"), compute.ends_with(lines, "}")
 
 
 def raw(kind: Type) -> pa.DataType:

@@ -19,8 +19,9 @@ import pyarrow as pa
 from calve.decode.bad import Bad, Raw, Sieve, raise_first
 from calve.decode.changes import Records, RowChanges
 from calve.decode.csv import CsvDecoder
-from calve.decode.decoder import Decoder, Mismatch, utf8
+from calve.decode.decoder import Decoder, utf8
 from calve.decode.dialect import Dialect
+from calve.decode.division import Mismatch
 from calve.decode.rows import checked, sifted
 from calve.errors import BadRecord, CalveError
 from calve.gateway import WorkerError
@@ -177,7 +178,7 @@ def _raw(split: Split, block: Block, values: Any) -> Raw:
         return {"file": split.path, **begin, "line": block.lines[index] + 1}
 
     header = block.header
-    keys = None if header is None else pa.array([header.encode()] * len(values), pa.binary())
+    keys = None if header is None else pa.repeat(pa.scalar(header.encode(), pa.binary()), len(values))
     return Raw(position, values, keys, times=lambda index: split.mtime // 1000)
 
 

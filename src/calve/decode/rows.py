@@ -62,7 +62,8 @@ class Topics:
             return dict(zip(("topic", "partition", "offset"), self._at(batch, index), strict=True))
 
         def time(index: int) -> int | None:
-            return batch.column("timestamp").cast(pa.int64())[index].as_py()
+            found: int | None = getattr(batch.column("timestamp")[index], "value", None)
+            return found
 
         def number(index: int) -> int | None:
             return stated_id(batch.column("value")[index].as_py()) if self.headed else None

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
-from calve.decode.decoder import Mismatch
+from calve.decode.division import Mismatch
 from calve.errors import ConfigurationError, NotPermitted, Unavailable
 
 AVRO, JSON = "AVRO", "JSON"

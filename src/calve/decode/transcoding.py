@@ -20,7 +20,7 @@ from calve.decode.bad import Bad, at_origins, others
 from calve.decode.changes import Records
 from calve.decode.connect import Hints, Part
 from calve.decode.debezium import DebeziumDecoder
-from calve.decode.decoder import Mismatch
+from calve.decode.division import Mismatch
 from calve.decode.schemas import AVRO, HEADER, JSON, SchemaRegistry, has_id, schema_id
 from calve.schema import Schema, SchemaError
 from calve.schema.avro import AvroSchema, Node, logical

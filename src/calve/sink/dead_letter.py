@@ -40,7 +40,7 @@ UNCOUNTED = (0, 2**62)
 """Rows and bytes of an upsert of letters: nobody knows how large they are, so Spark holds them."""
 CARRIED = 32 * 2**20
 """How many bytes of bad records are held in memory; where there are more, Spark reads them once more."""
-CARRIED_RECORDS = 2_000
+CARRIED_RECORDS = 10_000
 """How many bad records one task hands over."""
 
 
@@ -343,7 +343,8 @@ class Letters:
         from pyspark.sql import functions as f
 
         if self._in_doubt:
-            there = self._spark.table(self.name.sql()).select(LETTER_ID)
+            there = self._spark.table(self.name.sql()).where(f.col("source") == self._source)
+            there = there.select(LETTER_ID)
             found = found.join(there, LETTER_ID, "left_anti")
         return found.withColumns(
             {
