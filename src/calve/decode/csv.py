@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 
 from calve.decode.arrow import Values, arrow_schema, compute
-from calve.decode.decoder import Decoder, column_of, lines_of, located_columns, shown, utf8
+from calve.decode.decoder import Decoder, batch_of, column_of, lines_of, shown, utf8
 from calve.decode.dialect import Dialect
 from calve.decode.division import Doubts, Mismatch, doubtful, where
 from calve.decode.scalars import cast, parse, reason_of
@@ -66,10 +66,9 @@ class CsvDecoder(Decoder):
 
     def _fast(self, values: Values) -> pa.RecordBatch:
         read, count = self._lines(values), len(values)
-        arrays = located_columns(
-            (partial(self._made, column), self._texts(read, column, count)) for column in self.schema.columns
-        )
-        return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self.schema))
+        columns = self.schema.columns
+        made = [(partial(self._made, column), self._texts(read, column, count)) for column in columns]
+        return batch_of(made, arrow_schema(self.schema))
 
     def _texts(self, read: pa.Table, column: Column, count: int) -> Values:
         if column.name not in self.names:

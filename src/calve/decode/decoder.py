@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -89,7 +89,7 @@ class Decoder(ABC):
         if len(values) <= FEW:
             return self._slow(values, places, bad)
         if isinstance(failure, Doubts):
-            return self._around(failure.places, values, places, bad)
+            return self._around(failure, values, places, bad)
         return one_batch(
             [
                 (self._rows if end - begin > FEW else self._slow)(values[begin:end], places[begin:end], bad)
@@ -98,19 +98,21 @@ class Decoder(ABC):
         )
 
     def _around(
-        self, doubts: Sequence[int], values: Values, places: Sequence[int], bad: list[Bad]
+        self, doubts: Doubts, values: Values, places: Sequence[int], bad: list[Bad]
     ) -> pa.RecordBatch:
         """The records in doubt in the slow way, and the others at once."""
-        others = sorted(set(range(len(values))).difference(doubts))
+        others = sorted(set(range(len(values))).difference(doubts.places))
         refused: list[Bad] = []
-        ways = ((self._slow, doubts), (self._rows, others))
-        batches = [way(_at(values, some), [places[at] for at in some], refused) for way, some in ways]
+        looked_at = self._slow(_at(values, doubts.places), [places[at] for at in doubts.places], refused)
+        rows = doubts.rows
+        if rows is None:
+            rows = self._rows(_at(values, others), [places[at] for at in others], refused)
         bad += refused
-        if not len(batches[0]):
-            return batches[1]
+        if not len(looked_at):
+            return rows
         gone = {one.at for one in refused}
-        order = pa.array([at for at in (*doubts, *others) if places[at] not in gone], pa.int64())
-        return one_batch(batches).take(compute.sort_indices(order))
+        order = [at for at in (*doubts.places, *others) if places[at] not in gone]
+        return one_batch([looked_at, rows]).take(compute.sort_indices(pa.array(order, pa.int64())))
 
     @abstractmethod
     def _fast(self, values: Values) -> pa.RecordBatch:
@@ -171,8 +173,12 @@ def lines_of(values: Values) -> Values:
         raise Doubts(located(texts, values), str(error), "not_utf8") from None
 
 
-def located_columns(columns: Iterable[tuple[Callable[[Values], Values], Values]]) -> list[Values]:
-    """What is made of each array; raises Doubts that name the records of values that are refused."""
+Making: TypeAlias = tuple[Callable[[Values], Values], Values]
+"""How a column is made, and what of."""
+
+
+def batch_of(columns: Sequence[Making], schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of columns; raises Doubts where values are refused, with the rows that have none of them."""
     made: list[Values] = []
     refused: set[int] = set()
     for make, array in columns:
@@ -185,8 +191,18 @@ def located_columns(columns: Iterable[tuple[Callable[[Values], Values], Values]]
                 raise Mismatch(str(error)) from None
             refused.update(places)
     if refused:
-        raise Doubts(sorted(refused), "values that do not fit their columns")
-    return made
+        raise Doubts(sorted(refused), "values that do not fit", rows=_without(refused, columns, schema))
+    return pa.RecordBatch.from_arrays(made, schema=schema)
+
+
+def _without(places: set[int], columns: Sequence[Making], schema: pa.Schema) -> pa.RecordBatch | None:
+    """The rows at other places, if nothing is refused there either."""
+    others = [at for at in range(len(columns[0][1])) if at not in places]
+    try:
+        made = [make(_at(array, others)) for make, array in columns]
+    except REFUSED:
+        return None
+    return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
 def shown(value: Any) -> str:

@@ -48,10 +48,19 @@ class Mismatch(Exception):
 
 
 class Doubts(Mismatch):
-    """Some records of a block need a closer look: those at `places`, in order. The others may be fine."""
+    """Some records of a block need a closer look: those at `places`, in order. The others may be fine.
 
-    def __init__(self, places: Sequence[int], message: str, reason: str = "malformed") -> None:
-        self.places = places
+    `rows` are those of the others, where they are known already.
+    """
+
+    def __init__(
+        self,
+        places: Sequence[int],
+        message: str,
+        reason: str = "malformed",
+        rows: pa.RecordBatch | None = None,
+    ) -> None:
+        self.places, self.rows = places, rows
         super().__init__(message, reason)
 
 

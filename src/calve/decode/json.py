@@ -19,9 +19,9 @@ from calve.decode.arrow import Values, arrow_field, arrow_schema, arrow_type, co
 from calve.decode.decoder import (
     Decoder,
     all_true,
+    batch_of,
     column_of,
     lines_of,
-    located_columns,
     shown,
     utf8,
 )
@@ -77,8 +77,8 @@ class JsonDecoder(Decoder):
             self.watch.block(read.schema)
         # Columns that were not asked for are behind those that were.
         columns = zip(read.columns[: len(explicit)], self.schema.columns, strict=True)
-        arrays = located_columns((partial(_made, column), one(array)) for array, column in columns)
-        return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self.schema))
+        made = [(partial(_made, column), one(array)) for array, column in columns]
+        return batch_of(made, arrow_schema(self.schema))
 
     def record(self, value: bytes) -> list[Any]:
         try:
