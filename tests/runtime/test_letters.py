@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 
+import psutil
 import pytest
 
 from calve import crash
@@ -231,6 +233,43 @@ def test_where_nothing_is_good_all_is_kept_and_little_in_memory(lake, pipeline, 
     mark = parse(lake.catalog.load(lake.name("orders")).metadata().property("calve.sink.orders"))
     assert mark.position != {}
     assert run(lake, pipeline()).dead_letters == 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("limits", [{"max_ratio": 0.5}, {}])
+def test_100_mb_of_bad_records_are_not_held_in_memory(lake, pipeline, tmp_path, limits):
+    count = 200_000
+    write(tmp_path, "a", *(b'{"id": "%d", "text": "%s"}' % (number, b"x" * 480) for number in range(count)))
+    with PeakMemory() as peak:
+        if limits:
+            with pytest.raises(DataRefused, match=f"{count} of {count} records are bad") as stopped:
+                run(lake, pipeline(dead_letter=limits))
+            assert stopped.value.exit_code == 65
+            assert not lake.catalog.has_table(lake.name(LETTERS))
+        else:
+            assert run(lake, pipeline()).dead_letters == count
+            assert lake.spark.table(lake.name(LETTERS).sql()).select("letter_id").distinct().count() == count
+    assert rows(lake, columns="id, amount") == []
+    assert peak.bytes < 3 * dead_letter.CARRIED
+
+
+class PeakMemory:
+    """How much larger this process became."""
+
+    def __enter__(self):
+        self.bytes, self._end = 0, threading.Event()
+        self._begin = psutil.Process().memory_info().rss
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error):
+        self._end.set()
+        self._thread.join()
+
+    def _sample(self):
+        while not self._end.wait(0.05):
+            self.bytes = max(self.bytes, psutil.Process().memory_info().rss - self._begin)
 
 
 @pytest.fixture

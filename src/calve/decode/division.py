@@ -36,6 +36,7 @@ _HOPELESS = 80
 _PATIENCE = 64
 _FEWEST = 12
 _LEAST = 256
+_TEXT = re.compile(r"^Failed to parse string: '(.*)' as a scalar", re.S)
 _ROW = re.compile(r"in row (\d+)|Row #(\d+)")
 
 
@@ -153,17 +154,29 @@ def located(work: Callable[[Values], object], values: Values) -> list[int]:
     refusals = 0
     while left:
         begin, end = left.pop()
+        part = _between(values, begin, end)
         try:
-            work(_between(values, begin, end))
+            work(part)
         except Doubts as error:
             places += [begin + at for at in error.places]
-        except REFUSED:
+        except REFUSED as error:
             refusals += 1
+            named = _named(error, part)
             if end - begin <= _PARTS or refusals > max(_FEWEST, len(values) // FEW):
                 places += range(begin, end)
+            elif named is not None:
+                places.append(begin + named)
+                left += [(begin, begin + named), (begin + named + 1, end)]
             else:
                 left += [(begin + one, begin + other) for one, other in cut(end - begin)]
     return sorted(places)
+
+
+def _named(error: Exception, values: Values) -> int | None:
+    """Where the text is that Arrow names in its message."""
+    found = _TEXT.search(str(error)) if pa.types.is_string(values.type) else None
+    at: int = compute.index(values, found[1]).as_py() if found else -1
+    return at if at >= 0 else None
 
 
 def _between(values: Values, begin: int, end: int) -> Values:

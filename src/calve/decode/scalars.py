@@ -229,8 +229,12 @@ def _cast_time(texts: Values, kind: Type) -> Values:
         return texts.cast(local)
     try:
         return texts.cast(arrow_type(kind))
-    except pa.ArrowInvalid:
-        return texts.cast(local).cast(pa.int64()).cast(arrow_type(kind))
+    except pa.ArrowInvalid as error:
+        try:
+            return texts.cast(local).cast(pa.int64()).cast(arrow_type(kind))
+        except pa.ArrowInvalid as other:
+            # Where some name a zone, the text that the first one complains of is the odd one.
+            raise error if "no zone offset" in str(other) else other from None
 
 
 def in_calendar(values: Values) -> Values:
