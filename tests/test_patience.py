@@ -1,6 +1,6 @@
 import pytest
 
-from calve.errors import Conflict, DataRefused, TryAgain, Unavailable
+from calve.errors import Conflict, DataRefused, NotPermitted, TryAgain, Unavailable
 from calve.patience import Abandoned, Patience
 
 
@@ -88,3 +88,22 @@ def test_a_wait_is_given_up_when_the_run_is_to_end():
     clock.stopping = True
     with pytest.raises(Abandoned, match="the catalog is away"):
         clock.patience(60).keep_trying(failing(1))
+
+
+def test_a_service_that_refuses_what_it_took_before_is_opened_again_once():
+    clock, renewed, said = Clock(), [], []
+    patience = clock.patience(60, said)
+    patience.opened(lambda: renewed.append("the catalog"))
+    refused = NotPermitted("the token has expired")
+    assert patience.keep_trying(failing(1, refused)) == "done"
+    assert renewed == ["the catalog"]
+    assert "new credentials" in said[0]
+    with pytest.raises(NotPermitted):
+        patience.keep_trying(failing(2, refused))
+    assert renewed == ["the catalog"] * 2
+    assert clock.pauses == []
+
+
+def test_a_service_that_was_never_opened_and_refuses_is_not_asked_again():
+    with pytest.raises(NotPermitted):
+        Clock().patience(60).keep_trying(failing(1, NotPermitted("wrong password")))

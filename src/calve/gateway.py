@@ -214,7 +214,7 @@ _REFUSED = re.compile(
 )
 _REFUSED_WORDS = re.compile(
     r"\(Service: \w+, Status Code: 40[13]|SQLITE_(?:READONLY|CANTOPEN)|[Pp]ermission denied"
-    r"|Read-only file system"
+    r"|Read-only file system|ExpiredToken|provided token has expired|^401 Unauthorized|^Status code 40[13]\b"
 )
 _NULL = re.compile(
     r"NOT_NULL_ASSERT_VIOLATION|[Nn]ull value appeared in non-nullable|NOT_NULL_CONSTRAINT_VIOLATION"

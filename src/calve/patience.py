@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from calve.errors import CalveError, Conflict, TryAgain
+from calve.errors import CalveError, Conflict, NotPermitted, TryAgain
 
 Result = TypeVar("Result")
 
@@ -41,6 +41,16 @@ class Patience:
         self._since: float | None = None
         self._failures = 0
         self._said = False
+        self._renewals: list[Callable[[], None]] = []
+        self._renewed = False
+
+    def opened(self, renew: Callable[[], None]) -> None:
+        """A service was opened; `renew` has it opened again, with new tokens and keys, when next asked.
+
+        One that refuses what it took before is tried once more after that: tokens and keys run out, and are
+        taken back.
+        """
+        self._renewals.append(renew)
 
     def keep_trying(self, action: Callable[[], Result]) -> Result:
         """Run `action` until it succeeds, fails for good, or patience runs out."""
@@ -48,15 +58,21 @@ class Patience:
             try:
                 result = action()
             except CalveError as error:
-                if not error.retryable:
-                    raise
                 self.wait(error)
             else:
                 self.recovered()
                 return result
 
     def wait(self, error: CalveError) -> None:
-        """Sleep before the next try; raises TryAgain when `retry_for` has passed since the first failure."""
+        """Sleep before the next try, or raise an error that another try does not help.
+
+        Raises TryAgain when `retry_for` has passed since the first failure.
+        """
+        if isinstance(error, NotPermitted) and self._renewals and not self._renewed:
+            self._renew(error)
+            return
+        if not error.retryable:
+            raise error
         if self._abandon():
             raise Abandoned(str(error)) from error
         now = self._clock()
@@ -77,3 +93,11 @@ class Patience:
         if self._said:
             self._notify("the service answers again")
         self._since, self._failures, self._said = None, 0, False
+        self._renewed = False
+
+    def _renew(self, error: CalveError) -> None:
+        self._renewed = self._said = True
+        self._notify(f"{error}; trying once more with new credentials")
+        self.retries += 1
+        for renew in self._renewals:
+            renew()

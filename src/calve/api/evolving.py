@@ -101,8 +101,6 @@ def evolved(table: Table, decide: Decide, patience: Patience) -> Schema:
             evolve.attempt(table, steps)
             failure: CalveError = refusals.not_shown(table.name)
         except CalveError as error:
-            if not error.retryable:
-                raise
             failure = error
         base = patience.keep_trying(table.refresh)
         if not steps(base):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from calve import gateway
 from calve.errors import CalveError
 from calve.iceberg import java
 from calve.iceberg.failures import translated
 from calve.iceberg.name import TableName
-from calve.iceberg.table import Table
+from calve.iceberg.table import Metadata, Table, confine
 from calve.partitioning import PartitionField, SortField
 from calve.schema import Schema
 from calve.trust import Policy, overrides, preflight
@@ -61,20 +63,43 @@ class Catalog:
     def __init__(self, spark: SparkSession | None, name: str, told: str | None = None) -> None:
         """`told` is what people know the catalog by; without `spark` the thread's own session is meant."""
         self.name = name
+        self._told = told or f"catalog {name!r}"
         self._jvm = gateway.jvm()
-        spark = spark or _active()
-        self._policy = _policy(spark, name)
+        self._spark = spark or _active()
+        self._policy = _policy(self._spark, name)
         self._declared: dict[str, str] = {}
+        self._tables: WeakSet[Table] = WeakSet()
+        self._opened = self._open()
+
+    @property
+    def _java(self) -> Any:
+        """The catalog as Iceberg's Java interface has it."""
+        if self._opened is None:
+            self._opened = self._open()
+        return self._opened
+
+    def _open(self) -> Any:
+        """Open the catalog, unless the session has it open."""
+        spark = self._spark
         if self._policy and self._policy.uris:
-            self._declared = _settings(spark, name)
+            self._declared = _settings(spark, self.name)
             self._ask_first(spark, self._policy)
-        with translated(f"reach {told or f'catalog {name!r}'}"):
-            self._java = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(
-                spark._jsparkSession, name
+        with translated(f"reach {self._told}"):
+            found = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(
+                spark._jsparkSession, self.name
             )
         if self._policy and self._policy.uris:
-            overrides.refuse(self._policy, self.properties(), self._declared)
-            spark.conf.set(f"{_OPENED}{name}", "true")
+            overrides.refuse(self._policy, dict(found.properties()), self._declared)
+            spark.conf.set(f"{_OPENED}{self.name}", "true")
+        return found
+
+    def renew(self) -> None:
+        """Have it and its tables opened again when they are next asked for, with new tokens and keys."""
+        self._spark._jsparkSession.sessionState().catalogManager().reset()
+        self._spark.conf.unset(f"{_OPENED}{self.name}")
+        self._opened = None
+        for table in list(self._tables):
+            table.forget()
 
     def _ask_first(self, spark: SparkSession, policy: Policy) -> None:
         """Take no setting from a catalog that leads elsewhere; a session asks once, as it opens it once."""
@@ -112,14 +137,20 @@ class Catalog:
 
     def load(self, name: TableName) -> Table:
         """The table as it is now; raises ConfigurationError if there is none."""
+        table = Table(name, self._loaded(name), self._policy, partial(self._loaded, name))
+        self._tables.add(table)
+        return table
+
+    def _loaded(self, name: TableName) -> Any:
+        """The table as Iceberg's Java interface has it, if nothing of it leads elsewhere."""
         with translated(f"load table '{name}'"):
-            table = Table(name, self._java.loadTable(self._identifier(name)), self._policy)
-            sent = _sent(table.java.io()) if self._declared else []
+            found = self._java.loadTable(self._identifier(name))
+            sent = _sent(found.io()) if self._declared else []
         for settings in sent:
             if self._policy:
                 overrides.refuse(self._policy, settings, self._declared, table=str(name))
-        table.confine(table.metadata())
-        return table
+        confine(self._policy, name, Metadata(found.operations().current()))
+        return found
 
     def drop(self, name: TableName) -> None:
         """Forget the table and delete its files."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from calve import gateway, schema
@@ -139,17 +139,30 @@ class Metadata:
 class Table:
     """An Iceberg table."""
 
-    def __init__(self, name: TableName, java_table: Any, policy: Policy | None = None) -> None:
+    def __init__(
+        self,
+        name: TableName,
+        java_table: Any,
+        policy: Policy | None = None,
+        again: Callable[[], Any] | None = None,
+    ) -> None:
+        """`again` loads the table of Java's anew, after its catalog was."""
         self.name = name
-        self.java = java_table
+        self._java = java_table
         self._policy = policy
+        self._again = again
 
-    def confine(self, metadata: Metadata) -> Metadata:
-        """`metadata`, unless by it files of the table lie where the declaration has no place for them."""
-        if self._policy is not None:
-            paths = {name: path for name in locations.PATHS if (path := metadata.property(name))}
-            locations.refuse(self._policy, str(self.name), metadata.location, paths)
-        return metadata
+    @property
+    def java(self) -> Any:
+        """The table as Iceberg's Java interface has it."""
+        if self._java is None and self._again is not None:
+            self._java = self._again()
+        return self._java
+
+    def forget(self) -> None:
+        """Load the table again when it is next asked for, as its keys are no longer good."""
+        if self._again is not None:
+            self._java = None
 
     def metadata(self) -> Metadata:
         """The metadata as last loaded."""
@@ -166,7 +179,15 @@ class Table:
         """Load the metadata again and return it."""
         with translated(f"load table '{self.name}'"):
             found = Metadata(self.java.operations().refresh())
-        return self.confine(found)
+        return confine(self._policy, self.name, found)
+
+
+def confine(policy: Policy | None, table: TableName, metadata: Metadata) -> Metadata:
+    """`metadata`, unless by it files of the table lie where the declaration has no place for them."""
+    if policy is not None:
+        paths = {name: path for name in locations.PATHS if (path := metadata.property(name))}
+        locations.refuse(policy, str(table), metadata.location, paths)
+    return metadata
 
 
 def _ancestor(snapshot: Any, parent: int | None) -> Ancestor:

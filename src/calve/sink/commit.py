@@ -171,7 +171,7 @@ class Committer:
             if proposal.landed:
                 self._patience.recovered()
                 return proposal.mark
-            self._wait_or_raise(failure)
+            self._patience.wait(failure)
             if isinstance(failure, Moved):
                 change = replace(change, staged=change.staged.renewed())
 
@@ -181,7 +181,7 @@ class Committer:
                 base = self.table.refresh()
                 self._check_fresh(base)
             except CalveError as error:
-                self._wait_or_raise(error)
+                self._patience.wait(error)
             else:
                 return base
 
@@ -191,11 +191,6 @@ class Committer:
             raise refusals.recreated(self.table.name)
         if self.held is not None and position.is_stale(self.held, base.last_sequence):
             raise refusals.stale(self.table.name)
-
-    def _wait_or_raise(self, error: CalveError) -> None:
-        if not error.retryable:
-            raise error
-        self._patience.wait(error)
 
     def _change(self, staged: Staged | None, reason: Mapping[str, str] | None = None) -> Change:
         summary = {**self._snapshot_properties, **(reason or {})}

@@ -194,7 +194,9 @@ class Letters:
             self._take(position)
 
     def _catalog(self) -> Catalog:
-        return self._patience.keep_trying(lambda: Catalog(self._spark, self.name.catalog))
+        catalog = self._patience.keep_trying(lambda: Catalog(self._spark, self.name.catalog))
+        self._patience.opened(catalog.renew)
+        return catalog
 
     def _take(self, position: Position) -> None:
         """Create the table if it is not there and take its next epoch.

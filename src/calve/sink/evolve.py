@@ -123,8 +123,6 @@ class Evolver:
         try:
             return not evolve.attempt(self._table, decide)
         except CalveError as error:
-            if not error.retryable:
-                raise
             self._patience.wait(error)
             return False
 

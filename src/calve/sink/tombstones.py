@@ -77,6 +77,7 @@ class Tombstones:
         `columns` are those of the table whose keys are deleted.
         """
         catalog = self._patience.keep_trying(lambda: Catalog(self._spark, self.name.catalog))
+        self._patience.opened(catalog.renew)
         create = partial(
             catalog.create,
             self.name,

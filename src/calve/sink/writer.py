@@ -57,6 +57,7 @@ class Writer:
         self._catalog = patience.keep_trying(
             lambda: Catalog(spark, sink.catalog.spark_name(), sink.catalog.description())
         )
+        patience.opened(self._catalog.renew)
         self._table: Table | None = None
         self._committer: Committer | None = None
         self._tombstones = Tombstones(spark, sink, sink_id, patience) if sink.order_by else None
