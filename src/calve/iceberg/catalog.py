@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 from calve import gateway
 from calve.errors import CalveError
-from calve.iceberg import java
+from calve.iceberg import java, purge
 from calve.iceberg.failures import translated
 from calve.iceberg.name import TableName
 from calve.iceberg.table import Metadata, Table, confine
@@ -155,7 +155,14 @@ class Catalog:
     def drop(self, name: TableName) -> None:
         """Forget the table and delete its files."""
         with translated(f"drop table '{name}'"):
-            self._java.dropTable(self._identifier(name), True)
+            # A catalog behind the REST protocol deletes them itself.
+            table = None if self._declared else self._java.loadTable(self._identifier(name))
+            if table is None or not purge.gets_stuck(table.io()):
+                self._java.dropTable(self._identifier(name), True)
+                return
+            files = purge.files(table)
+            self._java.dropTable(self._identifier(name), False)
+            table.io().deleteFiles(java.object_list(files))
 
     def create_namespace(self, namespace: Sequence[str]) -> None:
         """Create `namespace` and those above it, as far as they are not there."""
