@@ -68,8 +68,7 @@ class Patience:
 
         Raises TryAgain when `retry_for` has passed since the first failure.
         """
-        if isinstance(error, NotPermitted) and self._renewals and not self._renewed:
-            self._renew(error)
+        if self.renew(error):
             return
         if not error.retryable:
             raise error
@@ -95,9 +94,16 @@ class Patience:
         self._since, self._failures, self._said = None, 0, False
         self._renewed = False
 
-    def _renew(self, error: CalveError) -> None:
+    def renew(self, error: CalveError) -> bool:
+        """Have services opened again where `error` may come of a token or key that is no longer good.
+
+        False where that is not so, and where it has not helped the last time.
+        """
+        if not isinstance(error, NotPermitted) or not self._renewals or self._renewed:
+            return False
         self._renewed = self._said = True
         self._notify(f"{error}; trying once more with new credentials")
         self.retries += 1
         for renew in self._renewals:
             renew()
+        return True

@@ -167,11 +167,13 @@ class Committer:
                 attempt(self.table, change, propose, place)
             except CalveError as error:
                 failure = error
+            is_renewed = self._patience.renew(failure)
             proposal = propose(self._reload())
             if proposal.landed:
                 self._patience.recovered()
                 return proposal.mark
-            self._patience.wait(failure)
+            if not is_renewed:
+                self._patience.wait(failure)
             if isinstance(failure, Moved):
                 change = replace(change, staged=change.staged.renewed())
 
