@@ -303,7 +303,7 @@ def watch(
 ) -> Watch:
     monkeypatch.setattr(session, "start", lambda *_: Kept(spark))
     monkeypatch.chdir(tmp_path)
-    (logs,) = tmp_path_factory.getbasetemp().glob("spark*/spark.log")
+    (logs,) = tmp_path_factory.getbasetemp().glob("spark[0-9]*/spark.log")
     return Watch(tmp_path, capsys, caplog, logs)
 
 

@@ -32,11 +32,12 @@ pytestmark = pytest.mark.spark
 TOKEN = "a-token-that-is-for-nobody-else"
 MEGABYTES = 100
 
-Twist = Callable[[Request, Answer], Answer]
+Ask = Callable[[], Answer]
+Twist = Callable[[Request, Ask], Answer]
 
 
 class HostileCatalog(Gate):
-    """A proxy in front of a real catalog that changes its answers."""
+    """A proxy in front of a real catalog that changes its answers, or never asks it."""
 
     twist: Twist | None = None
 
@@ -44,8 +45,7 @@ class HostileCatalog(Gate):
         plain = Request(
             request.method, request.path, without(request.headers, "accept-encoding"), request.body
         )
-        answer = self.ask(plain)
-        return answer if self.twist is None else self.twist(request, answer)
+        return self.ask(plain) if self.twist is None else self.twist(request, lambda: self.ask(plain))
 
 
 @pytest.fixture(scope="module")
@@ -76,40 +76,40 @@ def elsewhere(thief: Gate) -> str:
     return thief.uri.replace("127.0.0.1", "localhost")
 
 
-def at(point: str, change: Callable[[Answer, str], Answer]) -> Callable[[str], Twist]:
+def at(point: str, change: Callable[[Ask, str], Answer]) -> Callable[[str], Twist]:
     """Changes the answers to one kind of request, with the address of the thief."""
 
     def made(address: str) -> Twist:
-        def twist(request: Request, answer: Answer) -> Answer:
-            return change(answer, address) if ledger.point(request) == point else answer
+        def twist(request: Request, ask: Ask) -> Answer:
+            return change(ask, address) if ledger.point(request) == point else ask()
 
         return twist
 
     return made
 
 
-def redirect(status: int) -> Callable[[Answer, str], Answer]:
-    return lambda answer, address: Answer(status, (("Location", f"{address}/v1/config"),))
+def redirect(status: int) -> Callable[[Ask, str], Answer]:
+    return lambda ask, address: Answer(status, (("Location", f"{address}/v1/config"),))
 
 
-def settings(**sent: str) -> Callable[[Answer, str], Answer]:
+def settings(**sent: str) -> Callable[[Ask, str], Answer]:
     """What the catalog wants its clients to be set to."""
     told = {name.replace("__", ".").replace("_", "-"): value for name, value in sent.items()}
 
-    def change(answer: Answer, address: str) -> Answer:
+    def change(ask: Ask, address: str) -> Answer:
         return as_json({"defaults": {}, "overrides": _filled(told, address)})
 
     return change
 
 
-def beside_the_table(**sent: str) -> Callable[[Answer, str], Answer]:
+def beside_the_table(**sent: str) -> Callable[[Ask, str], Answer]:
     """Settings that come with a table."""
     told = {name.replace("__", ".").replace("_", "-"): value for name, value in sent.items()}
-    return lambda answer, address: _changed(answer, lambda found: found.update(config=_filled(told, address)))
+    return lambda ask, address: _changed(ask(), lambda found: found.update(config=_filled(told, address)))
 
 
-def metadata(change: Callable[[dict[str, Any]], None]) -> Callable[[Answer, str], Answer]:
-    return lambda answer, address: _changed(answer, lambda found: change(found["metadata"]))
+def metadata(change: Callable[[dict[str, Any]], None]) -> Callable[[Ask, str], Answer]:
+    return lambda ask, address: _changed(ask(), lambda found: change(found["metadata"]))
 
 
 def _filled(told: dict[str, str], address: str) -> dict[str, str]:
@@ -124,7 +124,7 @@ def _changed(answer: Answer, change: Callable[[dict[str, Any]], None]) -> Answer
     return as_json(found)
 
 
-def large(answer: Answer, address: str) -> Answer:
+def large(ask: Ask, address: str) -> Answer:
     """JSON without end."""
     filling = "x" * 2**20
     text = json.dumps({"defaults": {}, "overrides": {f"p{n}": filling for n in range(MEGABYTES)}})
@@ -262,10 +262,10 @@ def test_a_variable_in_a_name_that_the_catalog_tells_is_not_replaced(
     assert frame.columns == ["id", "${env:HOME}", "text"]
     assert lab.lake.spark.sql("SELECT '${env:HOME}' AS text").head().text == "${env:HOME}"
 
-    def named(request: Request, answer: Answer) -> Answer:
+    def named(request: Request, ask: Ask) -> Answer:
         if request.method == "GET" and request.path.partition("?")[0].endswith("/namespaces"):
             return as_json({"namespaces": [["${env:HOME}"], ["x'; DROP TABLE t"]]})
-        return answer
+        return ask()
 
     hostile.twist = named
     found = check_sink(lab.spark, "lake", in_batches(lab))

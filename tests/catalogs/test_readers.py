@@ -25,7 +25,6 @@ CANNOT = {
     (PyIceberg, EQUALITY.name): "PyIceberg reads no equality deletes",
     (Polars, EQUALITY.name): "Polars reads no equality deletes",
     (Trino, VECTORS.name): "Trino 476 reads no deletion vectors",
-    (DuckDb, VECTORS.name): "DuckDB 1.5.5 returns rows that a replaced vector has taken out",
 }
 
 
