@@ -60,6 +60,15 @@ AT = "\n\tat org.apache.x.Y.z(Y.scala:1)\n"
         (f"org.sqlite.SQLiteException: [SQLITE_CANTOPEN] Unable to open{AT}", NotPermitted, "Unable to open"),
         (f"java.io.IOException: Mkdirs failed: Read-only file system{AT}", NotPermitted, "Read-only"),
         (
+            f"x.S3Exception: The provided token has expired. (Service: S3, Status Code: 400){AT}",
+            NotPermitted,
+            "token has expired",
+        ),
+        (f"x.StorageException: 401 Unauthorized{AT}", NotPermitted, "401"),
+        (f'x.BlobStorageException: Status code 403, "no"{AT}', NotPermitted, "403"),
+        (f"x.NessieForbiddenException: Forbidden (HTTP/403): no{AT}", NotPermitted, "no"),
+        (f"x.NessieServiceException: Internal Server Error (HTTP/500): {AT}", Unavailable, "500"),
+        (
             f"org.apache.spark.SparkRuntimeException: [NOT_NULL_ASSERT_VIOLATION] NULL{AT}",
             DataRefused,
             "Cannot do it: a NULL is about to be written to a column that is NOT NULL",

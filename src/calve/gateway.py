@@ -207,6 +207,7 @@ _AWAY = re.compile(
 )
 _AWAY_WORDS = re.compile(
     r"No resolvable bootstrap urls|SQLITE_BUSY|database is locked|Connection reset|Connection refused"
+    r"|^[A-Z][A-Za-z ]+ \(HTTP/(?:429|5\d\d)\)"
 )
 _REFUSED = re.compile(
     r"\.(\w*AuthenticationException|\w*AuthorizationException|NotAuthorizedException|ForbiddenException"
@@ -215,6 +216,7 @@ _REFUSED = re.compile(
 _REFUSED_WORDS = re.compile(
     r"\(Service: \w+, Status Code: 40[13]|SQLITE_(?:READONLY|CANTOPEN)|[Pp]ermission denied"
     r"|Read-only file system|ExpiredToken|provided token has expired|^401 Unauthorized|^Status code 40[13]\b"
+    r"|^[A-Z][A-Za-z ]+ \(HTTP/40[13]\)"
 )
 _NULL = re.compile(
     r"NOT_NULL_ASSERT_VIOLATION|[Nn]ull value appeared in non-nullable|NOT_NULL_CONSTRAINT_VIOLATION"

@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 from calve import gateway
 from calve.errors import CalveError
-from calve.iceberg import java, purge
+from calve.iceberg import java, purge, redirects
 from calve.iceberg.failures import translated
 from calve.iceberg.name import TableName
 from calve.iceberg.table import Metadata, Table, confine
@@ -90,6 +90,7 @@ class Catalog:
             )
         if self._policy and self._policy.uris:
             overrides.refuse(self._policy, dict(found.properties()), self._declared)
+            redirects.refuse(found)
             spark.conf.set(f"{_OPENED}{self.name}", "true")
         return found
 
