@@ -1,24 +1,47 @@
-"""Other engines that read through the REST catalog what Calve wrote."""
+"""Other engines that read through the REST catalog what Calve wrote, by the lines that the docs have."""
 
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import duckdb
-import polars
 from pyiceberg.catalog.rest import RestCatalog as Client
-from pyiceberg.table import Table
 
-from tests.servers.park import Park
+from tests import duck
+from tests.servers.park import Park, connector
 from tests.servers.rest import RestCatalogOnS3
 
 os.environ["POLARS_ICEBERG_PLANNER"] = "pyiceberg"
+
+PAGE = Path(__file__).parents[2] / "docs" / "catalogs.md"
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def lines(server: RestCatalogOnS3, namespace: str = "", snapshot: int | None = None) -> dict[str, list[str]]:
+    """The examples of the docs by their language, with the addresses and names of the tests."""
+    text = PAGE.read_text().partition("\n## Other engines\n")[2].partition("\n## ")[0]
+    keys = server.store.file_io
+    told = {
+        "http://localhost:8181": server.uri,
+        "http://localhost:9000": keys["s3.endpoint"],
+        "localhost:9000": urlsplit(keys["s3.endpoint"]).netloc,
+        "the-key": keys["s3.access-key-id"],
+        "the-secret": keys["s3.secret-access-key"],
+        "shop.orders": f"{namespace}.t",
+        "4711": str(snapshot),
+    }
+    for name, value in told.items():
+        assert name in text, name
+        text = text.replace(name, value)
+    found: dict[str, list[str]] = {}
+    for language, block in _BLOCK.findall(text):
+        found.setdefault(language, []).append(block)
+    return found
 
 
 def pyiceberg_catalog(server: RestCatalogOnS3) -> Client:
@@ -33,43 +56,33 @@ class Reader(ABC):
         self.server: RestCatalogOnS3 = park["rest_on_s3"]
 
     @abstractmethod
-    def rows(
-        self, namespace: str, table: str, columns: Sequence[str], snapshot: int | None = None
-    ) -> list[tuple[Any, ...]]:
-        """The rows of a table now, or as they were in a snapshot; sorted."""
-
-    def load(self, namespace: str, table: str) -> Table:
-        return pyiceberg_catalog(self.server).load_table(f"{namespace}.{table}")
+    def rows(self, namespace: str, columns: Sequence[str], snapshot: int | None) -> list[tuple[Any, ...]]:
+        """The rows of the table `t` now, or as they were in a snapshot; sorted."""
 
 
 class PyIceberg(Reader):
     """PyIceberg."""
 
-    def rows(
-        self, namespace: str, table: str, columns: Sequence[str], snapshot: int | None = None
-    ) -> list[tuple[Any, ...]]:
-        scan = self.load(namespace, table).scan(selected_fields=tuple(columns), snapshot_id=snapshot)
-        found = scan.to_arrow().select(list(columns)).to_pylist()
-        return sorted(tuple(row.values()) for row in found)
+    def rows(self, namespace: str, columns: Sequence[str], snapshot: int | None) -> list[tuple[Any, ...]]:
+        found = _run(lines(self.server, namespace, snapshot)["python"][:1], snapshot)
+        return sorted(tuple(row.values()) for row in found.select(list(columns)).to_pylist())
 
 
 class Polars(Reader):
     """Polars."""
 
-    def rows(
-        self, namespace: str, table: str, columns: Sequence[str], snapshot: int | None = None
-    ) -> list[tuple[Any, ...]]:
-        keys = self.server.store.file_io
-        options = {
-            "aws_endpoint_url": keys["s3.endpoint"],
-            "aws_access_key_id": keys["s3.access-key-id"],
-            "aws_secret_access_key": keys["s3.secret-access-key"],
-            "aws_region": keys["client.region"],
-            "aws_allow_http": "true",
-        }
-        loaded = self.load(namespace, table)
-        found = polars.scan_iceberg(loaded, snapshot_id=snapshot, storage_options=options)
-        return sorted(found.select(columns).collect().rows())
+    def rows(self, namespace: str, columns: Sequence[str], snapshot: int | None) -> list[tuple[Any, ...]]:
+        load, read = lines(self.server, namespace, snapshot)["python"]
+        loaded = load.partition("now = ")[0]
+        return sorted(_run([loaded, read], snapshot).select(columns).rows())
+
+
+def _run(blocks: list[str], snapshot: int | None) -> Any:
+    """What the lines of Python find; those that ask for a snapshot are left out where none is asked for."""
+    names: dict[str, Any] = {}
+    text = "".join(blocks)
+    exec(text if snapshot is not None else text.partition("then = ")[0], names)
+    return names["now" if snapshot is None else "then"]
 
 
 class DuckDb(Reader):
@@ -77,33 +90,13 @@ class DuckDb(Reader):
 
     def __init__(self, park: Park) -> None:
         super().__init__(park)
-        self._connection = duckdb.connect()
-        for extension in ("avro", "httpfs", "iceberg"):
-            self._connection.load_extension(str(_extension(extension)))
-        keys = self.server.store.file_io
-        self._connection.execute(
-            f"CREATE SECRET store (TYPE s3, KEY_ID '{keys['s3.access-key-id']}', "
-            f"SECRET '{keys['s3.secret-access-key']}', ENDPOINT '{urlsplit(keys['s3.endpoint']).netloc}', "
-            "REGION 'us-east-1', URL_STYLE 'path', USE_SSL false)"
-        )
-        self._connection.execute(
-            f"ATTACH '' AS lake (TYPE iceberg, ENDPOINT '{self.server.uri}', "
-            "AUTHORIZATION_TYPE 'none', ACCESS_DELEGATION_MODE 'none')"
-        )
+        self._connection = duck.connect()
+        for statement in lines(self.server)["sql"][0].split(";")[:2]:
+            self._connection.execute(statement)
 
-    def rows(
-        self, namespace: str, table: str, columns: Sequence[str], snapshot: int | None = None
-    ) -> list[tuple[Any, ...]]:
-        then = f" AT (VERSION => {snapshot})" if snapshot else ""
-        query = f"SELECT {', '.join(columns)} FROM lake.{namespace}.{table}{then}"
+    def rows(self, namespace: str, columns: Sequence[str], snapshot: int | None) -> list[tuple[Any, ...]]:
+        query = _query(lines(self.server, namespace, snapshot)["sql"][0], columns, snapshot)
         return sorted(self._connection.execute(query).fetchall())
-
-
-def _extension(name: str) -> Path:
-    package = find_spec(f"duckdb_extension_{name}")
-    assert package is not None
-    assert package.submodule_search_locations
-    return next(Path(package.submodule_search_locations[0]).rglob(f"{name}.duckdb_extension"))
 
 
 class Trino(Reader):
@@ -111,11 +104,16 @@ class Trino(Reader):
 
     def __init__(self, park: Park) -> None:
         super().__init__(park)
+        told = lines(self.server)["properties"][0].split()
+        assert dict(line.split("=", 1) for line in told) == connector(self.server)
         self._trino = park["trino"]
 
-    def rows(
-        self, namespace: str, table: str, columns: Sequence[str], snapshot: int | None = None
-    ) -> list[tuple[Any, ...]]:
-        then = f" FOR VERSION AS OF {snapshot}" if snapshot else ""
-        query = f"SELECT {', '.join(columns)} FROM ice.{namespace}.{table}{then}"
+    def rows(self, namespace: str, columns: Sequence[str], snapshot: int | None) -> list[tuple[Any, ...]]:
+        query = _query(lines(self.server, namespace, snapshot)["sql"][1], columns, snapshot)
         return sorted(self._trino.query(query))
+
+
+def _query(block: str, columns: Sequence[str], snapshot: int | None) -> str:
+    """The query of a block that asks for now, or for a snapshot."""
+    now, then = block.split(";")[-3:-1]
+    return (now if snapshot is None else then).strip().replace("*", ", ".join(columns))

@@ -79,4 +79,4 @@ def test_it_reads_what_was_written_and_what_each_commit_left(
     for number, snapshot in enumerate([*commits, None], 1):
         rows = kind.expected(min(number, BATCHES) * BATCH)
         expected = [row if isinstance(row, tuple) else (row,) for row in rows]
-        assert reader.rows(namespace, "t", kind.columns, snapshot) == expected
+        assert reader.rows(namespace, kind.columns, snapshot) == expected

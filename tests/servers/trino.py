@@ -28,7 +28,7 @@ USER = {"X-Trino-User": "tests"}
 
 
 class Trino(Server):
-    """A Trino server with one catalog called `ice`; `connector` are its properties."""
+    """A Trino server with one catalog called `lake`; `connector` are its properties."""
 
     def __init__(self, folder: Path, connector: dict[str, str]) -> None:
         super().__init__(folder)
@@ -70,7 +70,7 @@ class Trino(Server):
         node = {**_NODE, "http-server.http.port": str(self.port), "discovery.uri": self.uri}
         _write(settings / "config.properties", node)
         _write(settings / "log.properties", {"io.trino": "WARN", "io.airlift": "WARN"})
-        _write(self._made(settings / "catalog") / "ice.properties", self.connector)
+        _write(self._made(settings / "catalog") / "lake.properties", self.connector)
         options = {
             "node.environment": "test",
             "node.id": "tests",
