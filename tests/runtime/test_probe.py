@@ -130,3 +130,16 @@ def test_a_metastore_without_locks_is_spoken_of() -> None:
     hive = {"type": "hive", "hive": {"uri": "thrift://h", "lock": False}}
     assert "HIVE-26882" in check.warnings(sink(catalog=hive))[0]
     assert check.warnings(sink()) == []
+
+
+def test_the_store_of_a_catalog_that_vends_credentials_is_where_the_catalog_says() -> None:
+    catalog = {"type": "rest", "rest": {"uri": "http://a"}}
+    own = {"access_key_id": "key", "secret_access_key": "secret"}
+
+    def reached(**s3: str) -> list[str]:
+        groups = check.endpoints(sink(catalog=catalog, s3={"region": "us-east-1", **s3}))
+        return [str(one) for group in groups for one in group]
+
+    assert reached() == ["a:80"]
+    assert reached(endpoint="http://b:9000") == ["a:80", "b:9000"]
+    assert reached(**own) == ["a:80", "s3.us-east-1.amazonaws.com:443"]

@@ -165,13 +165,18 @@ def warnings(sink: IcebergSink) -> list[str]:
 
 
 def endpoints(sink: IcebergSink) -> list[list[Endpoint]]:
-    """The servers that a sink needs; of the addresses in one list, one has to be reached."""
+    """The servers that a sink needs; of the addresses in one list, one has to be reached.
+
+    A catalog that vends credentials names the store that they are for, unless the declaration does.
+    """
     catalog = sink.catalog
+    is_told = catalog.rest is not None and catalog.rest.is_vended(catalog.stores)
     own = catalog.section.addresses() if catalog.section else ()
     groups = [[Endpoint("the catalog", address) for address in own]]
     groups += [
         [Endpoint(f"'{name}'", a) for a in store.addresses()]
         for name, store in catalog.stores.declared().items()
+        if not is_told or getattr(store, "endpoint", None)
     ]
     return [group for group in groups if group]
 
