@@ -33,7 +33,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "time": {"partitioning": "time", "partition_fields": ["ordered"], "time_granularity": "day"},
     "fields": {"partition_by": ["month(ordered)", "truncate(1, region)", "bucket(2, id)"]},
 }
-COMMITS = 20
+COMMITS = [5, pytest.param(20, marks=pytest.mark.full)]
 
 
 def upto(number: int) -> list[int]:
@@ -121,11 +121,12 @@ def overtaken_once(monkeypatch: pytest.MonkeyPatch, other: Any) -> list[int]:
     return attempts
 
 
-def test_two_writers_lose_no_commit(lab: Lab) -> None:
+@pytest.mark.parametrize("commits", COMMITS)
+def test_two_writers_lose_no_commit(lab: Lab, commits: int) -> None:
     table = lab.created()
     batches = {
-        "one": lab.staged(table, 1, COMMITS),
-        "two": lab.staged(table, COMMITS + 1, COMMITS),
+        "one": lab.staged(table, 1, commits),
+        "two": lab.staged(table, commits + 1, commits),
     }
     failed: list[BaseException] = []
 
@@ -144,10 +145,10 @@ def test_two_writers_lose_no_commit(lab: Lab) -> None:
     for thread in threads:
         thread.join()
     assert failed == []
-    assert lab.rows(table, "id") == upto(2 * COMMITS)
+    assert lab.rows(table, "id") == upto(2 * commits)
     metadata = lab.lake.catalog.load(table.name).metadata()
     positions = [metadata.mark(f"calve.sink.{sink_id}").position for sink_id in batches]
-    assert positions == [{"row": COMMITS}, {"row": COMMITS}]
+    assert positions == [{"row": commits}, {"row": commits}]
 
 
 def test_a_second_starter_fences_the_first(lab: Lab) -> None:
