@@ -6,6 +6,7 @@ import base64
 import html
 import json
 import logging
+from collections import deque
 from pathlib import Path
 from urllib.parse import quote, quote_plus, urlencode
 from xml.sax.saxutils import escape, quoteattr
@@ -22,13 +23,13 @@ from calve.redaction import SHORTEST, cleaned, redacted
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test reveals is nothing to the others."""
-    monkeypatch.setattr(redaction, "_known", set())
-    monkeypatch.setattr(redaction, "_forms", set())
-    monkeypatch.setattr(redaction, "_pattern", None)
+    monkeypatch.setattr(redaction, "_known", {})
+    monkeypatch.setattr(redaction, "_passing", deque())
+    monkeypatch.setattr(redaction, "_looked_for", ())
 
 
 def fresh() -> None:
-    redaction._known, redaction._forms, redaction._pattern = set(), set(), None
+    redaction._known, redaction._passing, redaction._looked_for = {}, deque(), ()
 
 
 SECRETS = st.text(
@@ -181,3 +182,19 @@ def test_every_way_out_of_the_process_is_clean(capsys: pytest.CaptureFixture[str
     for form in redaction.forms(secret):
         assert form not in out
     assert json.loads((tmp_path / "orders.json").read_text())["message"] == "Cannot: ***"
+
+
+def test_of_secrets_that_pass_the_last_are_looked_for_and_others_stay() -> None:
+    redaction.remember("a-password-that-stays")
+    tokens = [f"token-number-{number}-of-many" for number in range(redaction.PASSING + 5)]
+    for token in tokens:
+        redaction.remember(token, passing=True)
+    shown = redacted(" ".join(["a-password-that-stays", *tokens])).split()
+    assert shown == ["***", *tokens[:5], *["***"] * redaction.PASSING]
+
+
+def test_names_of_other_alphabets_are_found_whatever_their_neighbours() -> None:
+    for secret in ("ΟΔΥΣΣΕΥΣ-secret-Σ", "İstanbul-secret", "straße-secret-ß"):
+        redaction.remember(secret)
+        for text in (secret, f"{secret}Α", f"x{secret}x"):
+            assert secret not in redacted(text)

@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import threading
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus
@@ -17,31 +18,40 @@ SHORTEST = 8
 
 SHOWN = "***"
 
+PASSING = 300
+"""How many tokens and keys that are good for a while are looked for: with every table come new ones."""
+
 _LINES_FROM = 16
-_known: set[str] = set()
-_forms: set[str] = set()
-_pattern: re.Pattern[str] | None = None
+_known: dict[str, frozenset[str]] = {}
+_passing: deque[str] = deque()
+_looked_for: tuple[tuple[str, str], ...] = ()
 _lock = threading.Lock()
 
 
-def remember(value: str) -> None:
-    """From now on `value` is taken out of texts, and so are the parts of it that are secret by themselves."""
-    global _pattern
+def remember(value: str, *, passing: bool = False) -> None:
+    """From now on `value` is taken out of texts, and so are the parts of it that are secret by themselves.
+
+    A `passing` one is good for a while only, and forgotten when many others have come after it.
+    """
+    global _looked_for
     if value in _known:
         return
     with _lock:
-        _known.add(value)
-        found = {form for part in _parts(value) if len(part) >= SHORTEST for form in forms(part)}
-        if found - _forms:
-            _forms.update(found)
-            longest_first = sorted(_forms, key=len, reverse=True)
-            _pattern = re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE)
+        parts = (part for part in _parts(value) if len(part) >= SHORTEST)
+        _known[value] = frozenset(form for part in parts for form in forms(part))
+        if passing:
+            _passing.append(value)
+        if len(_passing) > PASSING:
+            _known.pop(_passing.popleft(), None)
+        _looked_for = tuple((form.casefold(), form) for form in frozenset().union(*_known.values()))
 
 
 def redacted(text: str) -> str:
     """`text` with *** in place of every secret value that has been revealed."""
-    pattern = _pattern
-    return text if pattern is None else pattern.sub(SHOWN, text)
+    # One pattern of all of them would take seconds to compile, each time that one is added.
+    folded = text.casefold()
+    found = sorted((form for plain, form in _looked_for if plain in folded), key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, found)), SHOWN, text, flags=re.IGNORECASE) if found else text
 
 
 def cleaned(value: Any) -> Any:

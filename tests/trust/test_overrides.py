@@ -122,7 +122,7 @@ def test_plain_http_may_be_allowed() -> None:
 
 def test_vended_secrets_are_taken_out_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     remembered: list[Any] = []
-    monkeypatch.setattr(overrides, "remember", remembered.append)
+    monkeypatch.setattr(overrides, "remember", lambda value, passing: remembered.append(value))
     overrides.remember_secrets(
         {"s3.secret-access-key": "a", "s3.session-token": "b", "adls.sas-token.x": "c", "s3.endpoint": "d"}
     )

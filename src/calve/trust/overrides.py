@@ -43,7 +43,7 @@ def remember_secrets(sent: Mapping[str, str]) -> None:
     """Have credentials that a catalog vends taken out of texts like our own."""
     for name, value in sent.items():
         if _SECRET.fullmatch(name) and value:
-            remember(value)
+            remember(value, passing=True)
 
 
 def refuse(

@@ -109,7 +109,7 @@ def _token(uri: str, properties: Mapping[str, str], catalog: str) -> str:
     token = _asked(request, catalog).get("access_token")
     if not isinstance(token, str) or not token:
         raise NotPermitted(f"Cannot use {catalog}: '{host(address)}' gives no token")
-    remember(token)
+    remember(token, passing=True)
     return token
 
 
