@@ -45,7 +45,9 @@ class Ministack(S3Server):
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"GATEWAY_PORT": str(self.port), "BIND_HOST": "127.0.0.1", "LOG_LEVEL": "WARNING"}
+        # The second is the host that it tells clients of S3 Tables to find their files at.
+        own = {"BIND_HOST": "127.0.0.1", "MINISTACK_HOST": "127.0.0.1"}
+        return {"GATEWAY_PORT": str(self.port), **own, "LOG_LEVEL": "WARNING"}
 
     def command(self) -> list[str]:
         return [str(LAUNCHER)]
