@@ -33,7 +33,11 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "time": {"partitioning": "time", "partition_fields": ["ordered"], "time_granularity": "day"},
     "fields": {"partition_by": ["month(ordered)", "truncate(1, region)", "bucket(2, id)"]},
 }
-COMMITS = [5, pytest.param(20, marks=pytest.mark.full)]
+
+
+def first_and_full(*values: Any) -> list[Any]:
+    """Parameters of a test of which `make test` tries the first in every place, and `make test-all` all."""
+    return [values[0], *(pytest.param(value, marks=pytest.mark.full) for value in values[1:])]
 
 
 def upto(number: int) -> list[int]:
@@ -77,7 +81,7 @@ def test_rows_are_appended_once_and_every_commit_is_a_snapshot(lab: Lab) -> None
     assert len(table.metadata().snapshots()) == 1 + 3
 
 
-@pytest.mark.parametrize("kind", [KINDS[0], KINDS[1], KINDS[3]], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", first_and_full(KINDS[0], KINDS[1], KINDS[3]), ids=lambda kind: kind.name)
 def test_changes_leave_what_a_fold_of_them_does(lab: Lab, kind: Any) -> None:
     sink = in_batches(lab, **kind.keys)
     lab.run(sink, DatagenSource(rows=3 * BATCH), kind.transforms())
@@ -121,7 +125,7 @@ def overtaken_once(monkeypatch: pytest.MonkeyPatch, other: Any) -> list[int]:
     return attempts
 
 
-@pytest.mark.parametrize("commits", COMMITS)
+@pytest.mark.parametrize("commits", first_and_full(5, 20))
 def test_two_writers_lose_no_commit(lab: Lab, commits: int) -> None:
     table = lab.created()
     batches = {
@@ -165,7 +169,7 @@ def test_a_second_starter_fences_the_first(lab: Lab) -> None:
     assert lab.rows(table, "id") == [1, 3]
 
 
-@pytest.mark.parametrize("point", ["stage.after", "commit.swapped"])
+@pytest.mark.parametrize("point", first_and_full("commit.swapped", "stage.after"))
 def test_a_crash_around_a_commit_and_a_new_start_give_every_row_once(lab: Lab, point: str) -> None:
     sink = in_batches(lab)
     crash.load((Fault(point, nth=2),))
@@ -176,7 +180,7 @@ def test_a_crash_around_a_commit_and_a_new_start_give_every_row_once(lab: Lab, p
     assert lab.rows(lab.table(sink), "id") == upto(3 * BATCH)
 
 
-@pytest.mark.parametrize("action", ["apply_504", "conflict_landed", "fail_503"])
+@pytest.mark.parametrize("action", first_and_full("apply_504", "conflict_landed", "fail_503"))
 def test_a_lost_answer_to_a_commit_loses_and_doubles_nothing(
     lab: Lab, faulty: FaultyCatalog, behind: Lab, action: str
 ) -> None:
