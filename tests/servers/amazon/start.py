@@ -4,7 +4,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from ministack import app
-from ministack.services import s3tables
+from ministack.services import s3, s3tables
 
 _create, _answer = s3tables._iceberg_create_table, s3tables._handle_iceberg_request
 
@@ -23,7 +23,19 @@ async def answer(method: str, path: str, *more: Any) -> Any:
     bucket = unquote("/".join(prefix))
     if len(rest) == 1:
         return s3tables._delete_namespace(bucket, rest[0])
+    _delete_files(bucket, rest[0], rest[-1])
     return s3tables._delete_table(bucket, rest[0], rest[-1])
+
+
+def _delete_files(bucket: str, namespace: str, name: str) -> None:
+    """Amazon deletes a table's files with it; ministack would take them for those of the next of its name."""
+    key = s3tables._table_key(s3tables._existing_bucket_arn(bucket), namespace, name)
+    location = s3tables._tables.get(key, {}).get("metadataLocation", "").rpartition("/metadata/")[0]
+    store, _, prefix = location.removeprefix("s3://").partition("/")
+    if prefix:
+        objects = s3._ensure_bucket(store)["objects"]
+        for path in [path for path in objects if path.startswith(f"{prefix}/")]:
+            del objects[path]
 
 
 s3tables._iceberg_create_table, s3tables._handle_iceberg_request = create, answer
