@@ -66,6 +66,12 @@ AT = "\n\tat org.apache.x.Y.z(Y.scala:1)\n"
         ),
         (f"x.StorageException: 401 Unauthorized{AT}", NotPermitted, "401"),
         (f'x.BlobStorageException: Status code 403, "no"{AT}', NotPermitted, "403"),
+        (
+            f"java.io.IOException: Your default credentials were not found. To set up{AT}",
+            NotPermitted,
+            "default credentials",
+        ),
+        (f"java.io.IOException: Invalid PKCS#8 data.{AT}", NotPermitted, "PKCS"),
         (f"x.NessieForbiddenException: Forbidden (HTTP/403): no{AT}", NotPermitted, "no"),
         (f"x.NessieServiceException: Internal Server Error (HTTP/500): {AT}", Unavailable, "500"),
         (
