@@ -64,7 +64,7 @@ AT = "\n\tat org.apache.x.Y.z(Y.scala:1)\n"
             NotPermitted,
             "token has expired",
         ),
-        (f"x.StorageException: 401 Unauthorized{AT}", NotPermitted, "401"),
+        (f"x.StorageException: said{AT}Caused by: y.JsonException: 403 Forbidden{AT}", NotPermitted, "403"),
         (f'x.BlobStorageException: Status code 403, "no"{AT}', NotPermitted, "403"),
         (
             f"java.io.IOException: Your default credentials were not found. To set up{AT}",

@@ -215,7 +215,8 @@ _REFUSED = re.compile(
 )
 _REFUSED_WORDS = re.compile(
     r"\(Service: \w+, Status Code: 40[13]|SQLITE_(?:READONLY|CANTOPEN)|[Pp]ermission denied"
-    r"|Read-only file system|ExpiredToken|provided token has expired|^401 Unauthorized|^Status code 40[13]\b"
+    r"|Read-only file system|ExpiredToken|provided token has expired"
+    r"|^40[13](?: [A-Z][a-z]+)?$|^Status code 40[13]\b"
     r"|^[A-Z][A-Za-z ]+ \(HTTP/40[13]\)|Unable to load credentials from any of the providers"
     r"|[Dd]efault credentials were not found|DefaultAzureCredential failed|Invalid PKCS#8 data"
 )
