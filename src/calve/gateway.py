@@ -89,6 +89,21 @@ def cached_bytes(frame: Any) -> int:
     return int(str(plan.stats().sizeInBytes()))
 
 
+def first_columns(frame: Any, count: int) -> Any:
+    """The frame of a table as if that had only its first `count` columns.
+
+    A table whose last columns count as metadata hides what else it has of that from Spark's analyzer.
+    """
+    relation = frame._jdf.queryExecution().analyzed()
+    if relation.output().size() == count:
+        return frame
+    parts = (relation.catalog(), relation.identifier(), relation.options(), relation.timeTravelSpec())
+    fewer = relation.copy(relation.table(), relation.output().take(count), *parts)
+    session = frame.sparkSession
+    rows = jvm().org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, fewer)
+    return type(frame)(rows, session)
+
+
 def parsed_nodes(spark: Any, sql: str) -> tuple[set[str], set[str]]:
     """The kinds of nodes and of expressions in a query that is only parsed: nothing of it is run."""
     return _nodes(spark._jsparkSession.sessionState().sqlParser().parsePlan(sql))

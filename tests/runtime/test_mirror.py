@@ -80,11 +80,22 @@ def head(sink) -> int:
     return sink.lake.catalog.load(sink.writer.name).metadata().java.currentSnapshot().snapshotId()
 
 
-@pytest.fixture(params=sorted(KINDS))
-def origin(request, lake):
-    sink = Sink(lake, KINDS[request.param], LAYOUTS["partitioned"], columns=COLUMNS)
+def filled(lake, kind: str) -> Sink:
+    """A table to mirror, with rows that `kind` of deletes will take away."""
+    sink = Sink(lake, KINDS[kind], LAYOUTS["partitioned"], columns=COLUMNS)
     sink.take(*(("u", (key, "eu" if key % 2 else "us", key)) for key in range(8)))
     return sink
+
+
+@pytest.fixture(params=sorted(KINDS))
+def origin(request, lake):
+    return filled(lake, request.param)
+
+
+@pytest.fixture
+def vectored(lake):
+    """For tests to which it does not matter how rows are deleted."""
+    return filled(lake, "vectors")
 
 
 def busy(sink, number: int = 0) -> None:
@@ -106,8 +117,8 @@ def test_a_mirror_has_the_state_first_and_then_what_follows(lake, origin):
     assert mirror.table().metadata().file == before
 
 
-@pytest.mark.parametrize("point", crash.POINTS)
-def test_a_crash_at_any_point_leaves_a_mirror_that_goes_on(lake, origin, point):
+def crashed(lake, origin, point: str, with_upkeep: bool) -> None:
+    """A mirror that dies at `point` and, perhaps after an upkeep of the table it reads, goes on."""
     mirror = Mirror(lake, {**UPSERT, "max_batch_size": 3}, files_per_batch=1)
     mirror.run()
     busy(origin)
@@ -117,8 +128,39 @@ def test_a_crash_at_any_point_leaves_a_mirror_that_goes_on(lake, origin, point):
         mirror.run()
     assert len(crash.fired()) == 1
     crash.load(())
+    if with_upkeep:
+        lake.call("rewrite_data_files", table="'shop.t'", options="map('rewrite-all', 'true')")
+        assert expire_consumed(lake, origin, mirror.position()["snapshot"]) > 0
     mirror.run()
     assert mirror.rows() == origin_rows(origin)
+
+
+CRASHES = [
+    (point, kind, upkeep) for point in crash.POINTS for kind in sorted(KINDS) for upkeep in (False, True)
+]
+SOME_CRASHES = [CRASHES[6 * number + number % 6] for number in range(len(crash.POINTS))]
+"""Every point once, by turns with each kind, and with an upkeep or without."""
+
+
+@pytest.mark.parametrize(("point", "kind", "with_upkeep"), SOME_CRASHES)
+def test_a_crash_at_any_point_leaves_a_mirror_that_goes_on(lake, point, kind, with_upkeep):
+    crashed(lake, filled(lake, kind), point, with_upkeep)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("point", "kind", "with_upkeep"), [one for one in CRASHES if one not in SOME_CRASHES]
+)
+def test_a_crash_at_any_point_leaves_a_mirror_of_any_table_that_goes_on(lake, point, kind, with_upkeep):
+    crashed(lake, filled(lake, kind), point, with_upkeep)
+
+
+def expire_consumed(lake, origin, number: int) -> int:
+    """Expire all that came before a snapshot; how many these were."""
+    history = origin.writer.table.refresh().history("t")
+    older = [one.id for one in history.ancestors(number)][1:]
+    lake.call("expire_snapshots", table="'shop.t'", snapshot_ids=f"array({', '.join(map(str, older))})")
+    return len(older)
 
 
 def test_a_mirror_outlives_compaction_and_the_expiry_of_what_it_has_read(lake, origin):
@@ -140,34 +182,34 @@ def expire(lake) -> None:
     lake.call("expire_snapshots", table="'shop.t'", older_than=f"TIMESTAMP '{later}'", retain_last="1")
 
 
-def test_a_snapshot_that_is_expired_before_it_was_read_is_refused_with_the_command(lake, origin):
+def test_a_snapshot_that_is_expired_before_it_was_read_is_refused_with_the_command(lake, vectored):
     mirror = Mirror(lake)
     mirror.run()
-    busy(origin)
+    busy(vectored)
     expire(lake)
     with pytest.raises(StartRefused) as caught:
         mirror.run()
     assert str(caught.value).endswith("decide with: calve repair --restart-from full")
     pipeline = mirror.pipeline()
     repair.write(repair.restart_from(lake.spark, pipeline, "full"), pipeline)
-    assert mirror.position() == {"snapshot": head(origin), "state": True, "behind": ""}
+    assert mirror.position() == {"snapshot": head(vectored), "state": True, "behind": ""}
     mirror.run()
-    assert origin_rows(origin) - mirror.rows() == Counter()
+    assert origin_rows(vectored) - mirror.rows() == Counter()
 
 
 @pytest.mark.parametrize("place", ["full", "earliest", "current", "latest"])
-def test_a_restart_begins_where_it_is_told(lake, origin, place):
+def test_a_restart_begins_where_it_is_told(lake, vectored, place):
     mirror = Mirror(lake)
     mirror.run()
     pipeline = mirror.pipeline()
     found = repair.restart_from(lake.spark, pipeline, place)
     state = {"state": True, "behind": ""}
-    first = origin.writer.table.refresh().snapshots()[0].id
+    first = vectored.writer.table.refresh().snapshots()[0].id
     wanted = {
-        "full": {"snapshot": head(origin), **state},
+        "full": {"snapshot": head(vectored), **state},
         "earliest": {"snapshot": first, **state},
-        "current": {"snapshot": head(origin)},
-        "latest": {"snapshot": head(origin)},
+        "current": {"snapshot": head(vectored)},
+        "latest": {"snapshot": head(vectored)},
     }
     assert found.position == wanted[place]
     again = repair.restart_from(lake.spark, pipeline, str(first))
@@ -192,14 +234,14 @@ def test_a_mirror_follows_a_table_that_several_engines_change(lake, seed):
         assert copied == origin.rows(), f"seed {seed}: {'; '.join(origin.told)}"
 
 
-def test_a_column_that_is_added_is_mirrored(lake, origin):
+def test_a_column_that_is_added_is_mirrored(lake, vectored):
     mirror = Mirror(lake)
     mirror.run()
-    lake.spark.sql(f"ALTER TABLE {origin.writer.name.sql()} ADD COLUMN note STRING")
-    lake.spark.sql(f"INSERT INTO {origin.writer.name.sql()} VALUES (70, 'eu', 1, 'new')")
+    lake.spark.sql(f"ALTER TABLE {vectored.writer.name.sql()} ADD COLUMN note STRING")
+    lake.spark.sql(f"INSERT INTO {vectored.writer.name.sql()} VALUES (70, 'eu', 1, 'new')")
     mirror.run()
     assert mirror.rows() == Counter(
-        tuple(row) for row in lake.spark.table(origin.writer.name.sql()).collect()
+        tuple(row) for row in lake.spark.table(vectored.writer.name.sql()).collect()
     )
 
 
@@ -225,12 +267,12 @@ def test_appended_rows_are_read_and_nothing_else_is_passed_over(lake, origin):
     assert Mirror(lake, {}, read_mode="changes", start_snapshot=None).run().rows > 0
 
 
-def test_a_batch_is_read_once_in_as_many_parts_as_there_are_files(lake, origin):
+def test_a_batch_is_read_once_in_as_many_parts_as_there_are_files(lake, vectored):
     mirror = Mirror(lake, {}, read_mode="batch", start_snapshot=None, files_per_batch=1)
     status = mirror.run()
     assert status.batches == 2
-    assert mirror.rows() == origin_rows(origin)
-    busy(origin)
+    assert mirror.rows() == origin_rows(vectored)
+    busy(vectored)
     assert mirror.run().batches == 0
 
 
@@ -242,11 +284,11 @@ def test_a_table_that_is_read_as_rows_can_be_upserted(lake, origin):
 
 
 @pytest.mark.parametrize("by", ["snapshot_id", "timestamp", "tag", "branch"])
-def test_a_table_is_read_as_it_was(lake, origin, by):
-    then, name = head(origin), origin.writer.name.sql()
-    wanted = origin_rows(origin)
-    committed = origin.writer.table.refresh().java.currentSnapshot().timestampMillis()
-    busy(origin)
+def test_a_table_is_read_as_it_was(lake, vectored, by):
+    then, name = head(vectored), vectored.writer.name.sql()
+    wanted = origin_rows(vectored)
+    committed = vectored.writer.table.refresh().java.currentSnapshot().timestampMillis()
+    busy(vectored)
     lake.spark.sql(f"ALTER TABLE {name} CREATE TAG before_that AS OF VERSION {then}")
     lake.spark.sql(f"ALTER TABLE {name} CREATE BRANCH side AS OF VERSION {then}")
     time = dt.datetime.fromtimestamp(committed / 1000, dt.timezone.utc)
@@ -256,13 +298,13 @@ def test_a_table_is_read_as_it_was(lake, origin, by):
     assert mirror.rows() == wanted
 
 
-def test_a_filter_and_columns_leave_out_the_rest(lake, origin):
-    busy(origin)
+def test_a_filter_and_columns_leave_out_the_rest(lake, vectored):
+    busy(vectored)
     keys = {"partition_filter": "region = 'eu'", "columns": ["id", "amount"]}
     mirror = Mirror(lake, {}, read_mode="batch", start_snapshot=None, **keys)
     mirror.run()
     assert mirror.table().metadata().schema().names == ("id", "amount")
-    assert mirror.rows() == Counter((row[0], row[2]) for row in origin.rows() if row[1] == "eu")
+    assert mirror.rows() == Counter((row[0], row[2]) for row in vectored.rows() if row[1] == "eu")
 
 
 @pytest.mark.parametrize(
@@ -277,16 +319,16 @@ def test_a_filter_and_columns_leave_out_the_rest(lake, origin):
         ({"branch": "side"}, "at branch 'side': there is no such branch; there is main"),
     ],
 )
-def test_what_the_table_does_not_have_is_the_declarations_mistake(lake, origin, keys, message):
+def test_what_the_table_does_not_have_is_the_declarations_mistake(lake, vectored, keys, message):
     with pytest.raises(ConfigurationError, match=message) as caught:
         Mirror(lake, **keys).run()
     assert caught.value.exit_code == 78
 
 
-def test_a_rollback_of_the_table_that_is_read_is_refused(lake, origin):
+def test_a_rollback_of_the_table_that_is_read_is_refused(lake, vectored):
     mirror = Mirror(lake)
-    first = head(origin)
-    busy(origin)
+    first = head(vectored)
+    busy(vectored)
     mirror.run()
     lake.call("rollback_to_snapshot", table="'shop.t'", snapshot_id=str(first))
     with pytest.raises(
@@ -295,19 +337,19 @@ def test_a_rollback_of_the_table_that_is_read_is_refused(lake, origin):
         mirror.run()
 
 
-def test_compaction_of_the_table_that_is_read_does_not_empty_one_that_is_overwritten(lake, origin):
+def test_compaction_of_the_table_that_is_read_does_not_empty_one_that_is_overwritten(lake, vectored):
     keys = {"commit_mode": "overwrite", "overwrite": "table"}
     mirror = Mirror(lake, keys, read_mode="incremental")
     mirror.run()
     lake.call("rewrite_data_files", table="'shop.t'", options="map('rewrite-all', 'true')")
     mirror.run()
-    assert mirror.position() == {"snapshot": head(origin)}
-    assert mirror.rows() == origin_rows(origin)
+    assert mirror.position() == {"snapshot": head(vectored)}
+    assert mirror.rows() == origin_rows(vectored)
 
 
-def test_nothing_is_waiting_where_there_are_no_new_snapshots(lake, origin):
+def test_nothing_is_waiting_where_there_are_no_new_snapshots(lake, vectored):
     source = Mirror(lake).pipeline().source
     source.identity()
-    there = {"snapshot": head(origin)}
+    there = {"snapshot": head(vectored)}
     waiting = source.latest(there, EVERYTHING)
     assert (waiting.to, waiting.rows, waiting.keep) == (there, 0, False)

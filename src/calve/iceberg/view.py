@@ -108,14 +108,15 @@ class View:
         With the column `_deleted`, rows that are deleted are there as well.
         """
         chosen = list(tasks)
-        columns = [*self.columns().names, *names]
+        known = self.columns().names
         if not chosen:
             return self._nothing(spark, names)
         group = self._held.add(self._at(None), [task.java for task in chosen])
         parallelism = spark.sparkContext.defaultParallelism
         size = split_size(sum(task.bytes for task in chosen), parallelism)
         frame = spark.read.format("iceberg").option("split-size", str(size)).load(group)
-        rows = frame.select(*map(quoted, columns))
+        # In format 3 the reader has the columns of row lineage as well.
+        rows = gateway.first_columns(frame, len(known)).select(*map(quoted, [*known, *names]))
         return rows if self._where is None else rows.where(self._where)
 
     def _nothing(self, spark: SparkSession, names: Sequence[str]) -> DataFrame:
