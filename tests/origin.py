@@ -14,13 +14,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 from calve.iceberg.lookup import known_at
 from calve.iceberg.table import Table
 from tests.changes import KINDS, LAYOUTS, Sink
+from tests.folding import Rows
 from tests.lake import Lake
 
 COLUMNS = "id BIGINT NOT NULL, region STRING, amount BIGINT"
 REGIONS = ("eu", "us", "asia")
 MODES = ("copy-on-write", "merge-on-read")
-
-Rows = Counter[tuple[Any, ...]]
 
 
 class Origin:

@@ -10,41 +10,24 @@ import pytest
 
 from calve.catalogs import embedded
 from calve.errors import UsageError
-from calve.iceberg.changeset import ORDINAL, SNAPSHOT, TYPE, changes_between, difference, touched
+from calve.iceberg.changeset import changes_between, difference, touched
 from calve.iceberg.states import state
 from calve.iceberg.travel import between
 from tests.changes import KINDS, LAYOUTS, Sink
+from tests.folding import COME, GONE, collected, folded
 from tests.lake import Lake
-from tests.origin import COLUMNS, Origin, Rows
+from tests.origin import COLUMNS, Origin
 
 pytestmark = pytest.mark.spark
 
 SEED = int(os.environ.get("CALVE_FAULT_SEED", "7"))
 STEPS = 7
-GONE, COME = ("delete", "update_before"), ("insert", "update_after")
 
 
 @pytest.fixture
 def files(spark, tmp_path) -> Lake:
     """A catalog that PyIceberg opens as well."""
     return Lake.open(spark, embedded(str(tmp_path)))
-
-
-def folded(rows: Rows, changes) -> Rows:
-    """`rows` after `changes`; a row that is taken out must be there."""
-    found = Counter(rows)
-    for kinds, sign in ((GONE, -1), (COME, 1)):
-        for values, kind in changes:
-            if kind in kinds:
-                found[values] += sign
-                assert found[values] >= 0, f"{values} was not there"
-    return +found
-
-
-def collected(frame) -> list[tuple[tuple, str, int, int]]:
-    own = (TYPE, ORDINAL, SNAPSHOT)
-    assert tuple(frame.columns[-3:]) == own
-    return [(tuple(row)[:-3], row[TYPE], row[ORDINAL], row[SNAPSHOT]) for row in frame.collect()]
 
 
 def check_history(lake: Lake, seed: int) -> None:
