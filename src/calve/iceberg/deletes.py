@@ -197,16 +197,22 @@ def _equality_delete(file: Written, spec: Any, ids: Sequence[int]) -> Any:
 
 def unpartitioned(table: Table) -> Any:
     """The table's spec without fields, which makes a delete file one for all partitions; added if missing."""
-    for spec in _specs(table):
-        if spec.isUnpartitioned():
-            return spec
-    update = table.java.updateSpec()
-    for field in java.each(table.java.spec().fields()):
-        update = update.removeField(field.name())
-    with translated(f"add a spec to table '{table.name}'"):
-        update.addNonDefaultSpec().commit()
-        table.refresh()
-    return next(spec for spec in _specs(table) if spec.isUnpartitioned())
+    if (known := _without_fields(table)) is not None:
+        return known
+    # An update of a spec is made for the version that was read last; another writer may have gone on.
+    table.refresh()
+    if _without_fields(table) is None:
+        update = table.java.updateSpec()
+        for field in java.each(table.java.spec().fields()):
+            update = update.removeField(field.name())
+        with translated(f"add a spec to table '{table.name}'"):
+            update.addNonDefaultSpec().commit()
+            table.refresh()
+    return _without_fields(table)
+
+
+def _without_fields(table: Table) -> Any:
+    return next((spec for spec in _specs(table) if spec.isUnpartitioned()), None)
 
 
 def _specs(table: Table) -> Iterable[Any]:

@@ -116,7 +116,7 @@ class View:
         size = split_size(sum(task.bytes for task in chosen), parallelism)
         frame = spark.read.format("iceberg").option("split-size", str(size)).load(group)
         # In format 3 the reader has the columns of row lineage as well.
-        rows = gateway.first_columns(frame, len(known)).select(*map(quoted, [*known, *names]))
+        rows: DataFrame = gateway.first_columns(frame, len(known)).select(*map(quoted, [*known, *names]))
         return rows if self._where is None else rows.where(self._where)
 
     def _nothing(self, spark: SparkSession, names: Sequence[str]) -> DataFrame:
