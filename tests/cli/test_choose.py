@@ -25,7 +25,9 @@ def test_a_table_is_found_by_its_whole_name(loaded):
 
 
 def test_a_name_that_two_tables_have_is_refused(loaded):
-    with pytest.raises(UsageError, match=r"which table 'orders' is: old.orders, shop.orders; name its sink"):
+    with pytest.raises(
+        UsageError, match=r"which table 'orders' is: old.orders, shop.orders; name it with its namespace"
+    ):
         choose.table(loaded, "orders")
     assert str(choose.table(loaded, "orders", "lake").name) == "shop.orders"
 

@@ -85,8 +85,10 @@ def table(project: Project, text: str, sink_name: str | None = None) -> ChosenTa
     declared = {one.name: one for _, one in named}
     found = list({one.name: one for names, one in named if text in names}.values())
     if len(found) > 1:
-        names = ", ".join(sorted({str(one.name) for one in found}))
-        raise UsageError(f"Cannot tell which table '{text}' is: {names}; name its sink with --sink")
+        names = sorted({str(one.name) for one in found})
+        is_told = len(names) == len(found)
+        how = "name it with its namespace" if is_told else "name its sink with --sink"
+        raise UsageError(f"Cannot tell which table '{text}' is: {', '.join(names)}; {how}")
     return found[0] if found else _undeclared(list(declared.values()), text)
 
 
