@@ -120,7 +120,8 @@ def test_a_table_of_spark(lake, version, mode):
         f"UPDATE {name.sql()} SET amount = amount + 1 WHERE id < 3",
         f"DELETE FROM {name.sql()} WHERE id = 4",
         f"MERGE INTO {name.sql()} t USING (SELECT 1 AS id UNION ALL SELECT 5 AS id) s ON t.id = s.id "
-        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (s.id, 'asia', 50)",
+        "WHEN MATCHED THEN DELETE "
+        "WHEN NOT MATCHED THEN INSERT (id, region, amount) VALUES (s.id, 'asia', 50)",
         f"INSERT OVERWRITE {name.sql()} PARTITION (region = 'eu') SELECT 6, 60",
     ):
         lake.spark.sql(statement).collect()

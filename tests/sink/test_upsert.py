@@ -177,6 +177,13 @@ def test_rows_that_another_writer_adds_under_the_commit_are_replaced_too(lake, k
     sink.check()
 
 
+def test_a_first_upsert_finds_a_table_that_another_writer_has_changed(lake, kind):
+    sink = Sink(lake, kind, LAYOUTS["partitioned"])
+    lake.spark.sql(f"INSERT INTO {sink.writer.name.sql()} VALUES (1, 'eu', 1), (2, 'us', 2)")
+    sink.take(("u", (1, "eu", 10)))
+    assert sorted(sink.rows()) == [(1, "eu", 10), (2, "us", 2)]
+
+
 def test_a_compaction_under_the_commit_is_looked_up_again(lake, kind):
     sink = Sink(lake, kind)
     sink.take(("i", (1, "eu", 1)), ("i", (2, "eu", 1)))
