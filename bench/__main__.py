@@ -118,8 +118,9 @@ def main() -> None:
             print("\n" + "\n".join(found))
         if options.only in (None, "reading"):
             rows = 20_000_000 if options.full else options.rows
-            found = reading.report(lake.spark, lake.catalog, folder, rows, options.rounds)
-            print("\n" + "\n".join(found))
+            print()
+            for line in reading.report(lake.spark, lake.catalog, folder, rows, options.rounds):
+                print(line, flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
