@@ -77,7 +77,9 @@ class Reading:
         place = f"`{self.catalog.spark_name()}`.bench.{name}"
         rows = self.spark.range(partitions).selectExpr("id", "id AS part")
         self.opener.create_namespace(("bench",))
-        rows.repartition(2).writeTo(place).partitionedBy("part").create()
+        # One file after the other: an open one for each partition needs more memory than there is.
+        ordered = rows.repartition(2).sortWithinPartitions("part").writeTo(place).partitionedBy("part")
+        ordered.option("fanout-enabled", "false").create()
         table, found = self.table(name), []
         for number in range(self.rounds + 3):
             view = View(table, None, where=f"part = {number}")
