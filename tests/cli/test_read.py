@@ -103,6 +103,19 @@ def test_a_tag_is_read_and_shown_among_the_snapshots(calve, ran, ready, spark):
     assert [one["refs"] for one in told] == [[], ["v1"], [], ["main"]]
 
 
+def test_columns_are_those_of_now_unless_an_earlier_state_is_asked_for(calve, ran, ready, spark):
+    from calve import declare
+    from calve.runtime.session import branch_off
+
+    ran()
+    session = branch_off(spark, [declare.load(ready).pipeline("orders").sink.catalog])
+    session.sql("ALTER TABLE calve.shop.orders RENAME COLUMN note TO remark").collect()
+    last = json.loads(calve("snapshots", "orders", "-o", "json").out)["snapshots"][-1]["id"]
+    for at, name in (((), "remark"), (("--as-of", str(last)), "note")):
+        [row] = calve("read", "orders", "--where", "id = 1", "-o", "json", *at).out.splitlines()
+        assert name in json.loads(row)
+
+
 def test_a_predicate_that_cannot_be_read_is_refused(look):
     ended = look("orders", "--where", "nobody = 1")
     assert ended.code == 78

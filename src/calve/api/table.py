@@ -75,7 +75,7 @@ class Table:
         >>> orders.read(where="id < 3").count()
         2
         """
-        return self._state(self.current_snapshot(), columns, where)
+        return self._state(self.current_snapshot(), columns, where, as_now=True)
 
     def as_of_version(
         self, version: int | str, *, columns: Sequence[str] | None = None, where: str | None = None
@@ -182,12 +182,16 @@ class Table:
         return self._table.refresh().history(self.name)
 
     def _state(
-        self, snapshot: Snapshot | None, columns: Sequence[str] | None, where: str | None
+        self,
+        snapshot: Snapshot | None,
+        columns: Sequence[str] | None,
+        where: str | None,
+        as_now: bool = False,
     ) -> DataFrame:
         number = None if snapshot is None else snapshot.id
         if number is None:
             return self._nothing(columns)
-        return states.state(self._spark, self._table, number, columns=columns, where=where)
+        return states.state(self._spark, self._table, number, columns, where, as_now)
 
     def _nothing(self, columns: Sequence[str] | None) -> DataFrame:
         """No rows, of a table that has no snapshot yet."""

@@ -22,13 +22,15 @@ def state(
     snapshot: int,
     columns: Sequence[str] | None = None,
     where: str | None = None,
+    as_now: bool = False,
 ) -> DataFrame:
     """The rows of `snapshot`, of whichever branch, with the columns of its time, or `columns` of them.
 
+    With `as_now` the columns are those that the table has now: they may have changed since its last snapshot.
     `where` is a predicate of SQL; Spark hands it to Iceberg's planning, as far as that can use it.
     """
     with translated(f"read table '{table.name}'"):
-        rows = lookup.rows_at(spark, table, snapshot)
+        rows = (lookup.known_at if as_now else lookup.rows_at)(spark, table, snapshot)
         known = from_spark_json(rows.schema.jsonValue())
         refuse_unknown(str(table.name), known, columns or ())
         chosen = rows if where is None else rows.where(where)

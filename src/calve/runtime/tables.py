@@ -101,7 +101,7 @@ def rows(
     found = versions.snapshot(table.metadata().history(str(table.name)), at, branch)
     if found is None:
         return Rows(tuple(columns or table.metadata().schema().names), (), False)
-    frame = states.state(spark, table, found.id, columns=columns, where=where)
+    frame = states.state(spark, table, found.id, columns, where, as_now=at is None)
     return shown(frame, limit, f"read table '{table.name}'")
 
 
