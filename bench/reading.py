@@ -11,12 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 from bench.measure import Timing, in_turn
 from bench.upserts import Upserts
 from calve.catalogs import Catalog
+from calve.iceberg import multiset
 from calve.iceberg.catalog import Catalog as Opener
-from calve.iceberg.changeset import changes_between
+from calve.iceberg.changeset import TYPE, changes_between
 from calve.iceberg.name import TableName
 from calve.iceberg.states import state
 from calve.iceberg.table import Table
 from calve.iceberg.view import View
+from calve.sink.prepare import columns_of
 from calve.sources.iceberg import IcebergSource
 
 PARTITIONS = (1_000, 10_000)
@@ -63,7 +65,8 @@ class Reading:
 
         def by_states(number: int) -> None:
             old, new = (state(self.spark, table, one) for one in (before, after))
-            _thrown_away(old.exceptAll(new).unionAll(new.exceptAll(old)))
+            # Each row counted once is faster than EXCEPT ALL both ways.
+            _thrown_away(multiset.difference(old, new, columns_of(new), TYPE))
 
         ways: dict[str, Callable[[int], object]] = {
             "Calve": lambda number: _thrown_away(changes_between(self.spark, table, before, after)),
