@@ -254,7 +254,9 @@ def classify(text: str, what: str) -> CalveError:
     )
 
 
-_FROM_WORKERS = {kind.__name__: kind for kind in (ConfigurationError, NotPermitted, Unavailable, Unfit)}
+_FROM_WORKERS = {
+    kind.__name__: kind for kind in (ConfigurationError, DataRefused, NotPermitted, Unavailable, Unfit)
+}
 
 
 def _from_worker(text: str) -> CalveError | None:

@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 
 from calve.iceberg import arrow
+from calve.iceberg.parquet import Format
 from calve.iceberg.stage import stage
-from tests.test_readers import with_duckdb, with_pyiceberg
+from tests.test_readers import with_duckdb, with_polars, with_pyiceberg
 
 pytestmark = pytest.mark.spark
 
@@ -43,7 +44,12 @@ SPECS = {
     "inside a struct": "truncate(1, point.inner.y)",
 }
 LEFT_TO_SPARK = {"binary": "raw", "timestamp": "at"}
-FORM = arrow.Format("zstd", 2**20)
+FORM = Format("zstd", 2**20)
+
+
+@pytest.fixture(autouse=True)
+def plan_with_pyiceberg(monkeypatch):
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
 
 
 @pytest.fixture
@@ -112,6 +118,92 @@ def test_the_files_are_what_sparks_writer_makes_of_the_same_rows(lake, rows, spe
     assert lake.spark.table(ours.name.sql()).where("id = 3 AND day = DATE'2026-11-15'").count() == 1
 
 
+RAW = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+MODES = {
+    "default": {},
+    "counts": {"write.metadata.metrics.default": "counts"},
+    "none but one": {
+        "write.metadata.metrics.default": "none",
+        "write.metadata.metrics.column.text": "truncate(3)",
+        "write.metadata.metrics.column.f": "full",
+    },
+}
+
+
+def as_they_are(batches):
+    return batches
+
+
+def where_made(table, frame, form=FORM):
+    return arrow.write_where_made(table, frame.coalesce(1), as_they_are, arrow.target(table, form))
+
+
+def raw(lake, table):
+    """What the manifests say of the columns of each file, by field id."""
+    files = lake.spark.table(f"{table.name.sql()}.files").where("content = 0")
+    rows = [row.asDict(recursive=True) for row in files.collect()]
+    return sorted(
+        (
+            str(row.get("partition")),
+            row["record_count"],
+            sorted(row["column_sizes"]),
+            len(row["split_offsets"]),
+        )
+        + tuple(str(sorted(row[name].items())) for name in RAW)
+        for row in rows
+    )
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS.keys())
+def test_workers_write_what_sparks_writer_makes_of_the_same_rows(lake, rows, spec):
+    ours, sparks = table(lake, "ours", spec), table(lake, "sparks", spec)
+    staged, count = where_made(ours, rows)
+    assert count == staged.rows == 4
+    append(ours, staged)
+    append(sparks, stage(sparks, rows.coalesce(1), {}))
+    assert raw(lake, ours) == raw(lake, sparks)
+    read = [str(row) for row in lake.spark.table(ours.name.sql()).orderBy("id").collect()]
+    assert read == [str(row) for row in lake.spark.table(sparks.name.sql()).orderBy("id").collect()]
+    for reader in (with_pyiceberg, with_duckdb, with_polars):
+        found = [sorted(map(repr, reader(one.metadata().file))) for one in (ours, sparks)]
+        assert found[0] == found[1], reader.__name__
+    for where in (
+        "id = 3 AND day = DATE'2026-11-15'",
+        "text = ''",
+        "at < '1950-01-01'",
+        "d9 = 0.5",
+        "isnan(d)",
+    ):
+        assert lake.spark.table(ours.name.sql()).where(where).count() == 1, where
+    folders = [
+        sorted(_folder(file.location()) for file in one.files) for one in (staged, stage(sparks, rows, {}))
+    ]
+    assert folders[0] == folders[1]
+
+
+def _folder(location):
+    return location.rpartition("/data/")[2].rpartition("/")[0]
+
+
+@pytest.mark.parametrize("properties", MODES.values(), ids=MODES.keys())
+def test_workers_heed_what_a_table_wants_to_know_of_its_columns(lake, rows, properties):
+    tables = [table(lake, name, "") for name in ("ours", "sparks")]
+    for one in tables:
+        for key, value in properties.items():
+            lake.spark.sql(f"ALTER TABLE {one.name.sql()} SET TBLPROPERTIES ('{key}' = '{value}')")
+        one.refresh()
+    ours, sparks = tables
+    append(ours, where_made(ours, rows)[0])
+    append(sparks, stage(sparks, rows.coalesce(1), {}))
+    assert raw(lake, ours) == raw(lake, sparks)
+
+
+def test_workers_that_get_no_rows_write_no_file(lake, rows):
+    one = table(lake, "ours", "bucket(4, id)")
+    staged, count = where_made(one, rows.where("false"))
+    assert (staged.files, count) == ((), 0)
+
+
 @pytest.mark.parametrize("column", LEFT_TO_SPARK.values(), ids=LEFT_TO_SPARK.keys())
 def test_partitions_that_arrow_does_not_name_are_left_to_spark(lake, rows, column):
     one = table(lake, "ours", column)
@@ -131,7 +223,7 @@ def test_many_partitions_are_left_to_spark(lake):
 def test_a_file_is_closed_when_it_has_the_target_size(lake):
     one = lake.table(columns="id BIGINT, name STRING")
     frame = lake.spark.range(50_000).selectExpr("id", "uuid() AS name").toArrow()
-    staged = arrow.write(one, frame, arrow.Format("none", 2**19))
+    staged = arrow.write(one, frame, Format("none", 2**19))
     assert len(staged.files) > 2
     assert staged.rows == 50_000
     assert all(2**18 < file.fileSizeInBytes() < 2**20 for file in staged.files[:-1])

@@ -13,18 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from calve import clock
 from calve.iceberg import java
 from calve.iceberg.failures import translated
 from calve.iceberg.name import quoted
 from calve.iceberg.near import path_of
+from calve.iceberg.parquet import ID, TOLD, Format, Target, Told, Work, writer, written
+from calve.iceberg.partitions import Field
 from calve.iceberg.stage import Staged
 from calve.iceberg.table import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 make: Any = pa
 """Arrow without the types of its stubs, which do not know fields with metadata."""
@@ -32,7 +33,6 @@ make: Any = pa
 MOST_PARTITIONS = 50
 """Spark's writers work side by side, which pays where a batch goes to many partitions."""
 _STEP = 100_000
-_ID = b"PARQUET:field_id"
 _PLAIN: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -67,7 +67,7 @@ def _fields(kind: Mapping[str, Any]) -> list[Any]:
 
 
 def _field(name: str, number: int, kind: Any, required: bool) -> Any:
-    return make.field(name, _type(kind), not required, {_ID: str(number).encode()})
+    return make.field(name, _type(kind), not required, {ID: str(number).encode()})
 
 
 def _type(kind: Any) -> Any:
@@ -102,14 +102,6 @@ class Written:
     bytes: int
     metrics: Any
     format: str = "parquet"
-
-
-@dataclass(frozen=True)
-class Format:
-    """How files are written."""
-
-    compression: str
-    target_bytes: int
 
 
 @clock.timed("stage")
@@ -186,8 +178,12 @@ def _partitions(spec: Any, rows: pa.Table, values: Sequence[Any]) -> Iterator[tu
 
 
 def _partition(spec: Any, values: Sequence[Any]) -> Any:
+    return _as_iceberg(spec, [None if value is None else _text(value) for value in values])
+
+
+def _as_iceberg(spec: Any, values: Sequence[str | None]) -> Any:
     """The partition as Iceberg has it; on a way through Python, a long would become an int."""
-    texts = java.object_list([None if value is None else _text(value) for value in values])
+    texts = java.object_list(values)
     builder = _DATA_FILES.builder(spec).withPath("none").withFormat("parquet").withFileSizeInBytes(0)
     return builder.withRecordCount(0).withPartitionValues(texts).build().partition()
 
@@ -220,6 +216,76 @@ def _written(table: Table, spec: Any, partition: Any, rows: pa.Table, form: Form
         yield Written(location, size, metrics(table.java.io().newInputFile(location), config))
 
 
+def target(table: Table, form: Format, keeps_changes: bool = False) -> Target:
+    """What workers have to know of `table` to write its files; raises Unsupported for types."""
+    schema = schema_of(table.java.schema())
+    paths = dict(_paths(schema, ()))
+    fields = tuple(
+        Field(one.name(), paths[one.sourceId()], *_transform(str(one.transform())))
+        for one in java.each(table.java.spec().fields())
+    )
+    return Target(schema, folder(table), form, fields, keeps_changes)
+
+
+def folder(table: Table) -> str:
+    """Where the files of `table` go."""
+    return new_location(table, None, None, "file").rpartition("/")[0]
+
+
+def _transform(text: str) -> tuple[str, int]:
+    kind, _, size = text.rstrip("]").partition("[")
+    return kind, int(size or 0)
+
+
+def _paths(fields: Any, path: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The path of each column, inside structs too, by field id."""
+    for one in fields:
+        here = (*path, one.name)
+        yield int(one.metadata[ID]), here
+        if pa.types.is_struct(one.type):
+            yield from _paths([one.type.field(index) for index in range(one.type.num_fields)], here)
+
+
+@clock.timed("stage")
+def write_where_made(table: Table, records: DataFrame, work: Work, target: Target) -> tuple[Staged, int]:
+    """Run `work` over `records` and have the workers write the rows that it makes; how many those were."""
+    with translated(f"write data files of table '{table.name}'"):
+        lines = records.mapInArrow(written(work, target), TOLD).collect()
+    told = Told.of(line[0] for line in lines)
+    return _staged(table, told), told.rows
+
+
+def _staged(table: Table, told: Told) -> Staged:
+    """What workers have written, as files that a commit can add; their footers are read here."""
+    spec = table.java.spec()
+    metrics = java.Statics("org.apache.iceberg.parquet.ParquetUtil").fileMetrics
+    config = java.Statics("org.apache.iceberg.MetricsConfig").forTable(table.java)
+    files = []
+    with translated(f"read the data files of table '{table.name}'"):
+        for file in told.files:
+            found = _with_nans(metrics(table.java.io().newInputFile(file.location), config), file.nans)
+            builder = _DATA_FILES.builder(spec).withPath(file.location).withFormat("parquet")
+            builder = builder.withFileSizeInBytes(file.bytes).withMetrics(found)
+            builder = builder.withSplitOffsets(java.long_list(file.splits))
+            if file.partition:
+                builder = builder.withPartition(_as_iceberg(spec, file.partition))
+            files.append(builder.build())
+    rows = sum(file.recordCount() for file in files)
+    return Staged(tuple(files), rows, sum(one.bytes for one in told.files), told.dropped)
+
+
+def _with_nans(metrics: Any, nans: Mapping[int, int]) -> Any:
+    """`metrics` with what a footer does not tell, of the columns of which the table wants to know."""
+    counts = metrics.valueCounts()
+    wanted = {number: count for number, count in nans.items() if counts.containsKey(number)}
+    if not wanted:
+        return metrics
+    return java.new(
+        "org.apache.iceberg.Metrics", metrics.recordCount(), metrics.columnSizes(), counts,
+        metrics.nullValueCounts(), java.long_map(wanted), metrics.lowerBounds(), metrics.upperBounds(),
+    )  # fmt: skip
+
+
 def new_location(table: Table, spec: Any, partition: Any, name: str) -> str:
     """Where a file of the table goes; without a partition, its path has no empty part for one."""
     place = table.java.locationProvider()
@@ -250,13 +316,9 @@ def _upload(table: Table, path: str, location: str) -> int:
 
 def _write_parquet(path: str, rows: pa.Table, form: Format) -> int:
     step = min(_STEP, max(1, rows.num_rows * form.target_bytes // max(1, rows.nbytes)))
-    codec: Any = form.compression
     count = 0
-    with (
-        pa.OSFile(path, "wb") as out,
-        pq.ParquetWriter(out, rows.schema, compression=codec, store_decimal_as_integer=True) as writer,
-    ):
+    with pa.OSFile(path, "wb") as out, writer(out, rows.schema, form) as made:
         while count < rows.num_rows and (count == 0 or out.tell() < form.target_bytes):
-            writer.write_table(rows.slice(count, step), row_group_size=step)
+            made.write_table(rows.slice(count, step), row_group_size=step)
             count += step
     return min(count, rows.num_rows)

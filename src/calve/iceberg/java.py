@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -64,6 +65,24 @@ def object_list(values: Iterable[Any]) -> Any:
     for value in values:
         result.add(value)
     return result
+
+
+def long_list(values: Sequence[int]) -> Any:
+    """A `List<Long>`; on a way through Python alone, a small number would become an `Integer`."""
+    array = _gateway().new_array(gateway.jvm().long, len(values))
+    for index, value in enumerate(values):
+        array[index] = value
+    return Statics("org.apache.iceberg.relocated.com.google.common.primitives.Longs").asList(array)
+
+
+def long_map(values: Mapping[int, int]) -> Any:
+    """A `Map<Integer, Long>`."""
+    mapper = Statics("org.apache.iceberg.util.JsonUtil").mapper()
+    kinds = [Statics("java.lang.Class").forName(name) for name in _LONG_MAP]
+    return mapper.readValue(json.dumps(dict(values)), mapper.getTypeFactory().constructMapType(*kinds))
+
+
+_LONG_MAP = ("java.util.HashMap", "java.lang.Integer", "java.lang.Long")
 
 
 def always_true() -> Any:

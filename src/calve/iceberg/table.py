@@ -68,6 +68,12 @@ class Metadata:
         convert = gateway.jvm().org.apache.iceberg.spark.SparkSchemaUtil.convert
         return schema.from_spark_json(json.loads(convert(self.java.schema()).json()))
 
+    def types(self) -> tuple[dict[str, str], list[str]]:
+        """Iceberg's type of each column without parts, by its path; and the columns that have a default."""
+        told = json.loads(java.Statics("org.apache.iceberg.SchemaParser").toJson(self.java.schema()))
+        found = {path: kind for one in told["fields"] for path, kind in _types(one["name"], one["type"])}
+        return found, [one["name"] for one in told["fields"] if "write-default" in one]
+
     def partition(self) -> tuple[PartitionField, ...]:
         """The fields of the table's current partition spec."""
         java_schema = self.java.schema()
@@ -188,6 +194,16 @@ def confine(policy: Policy | None, table: TableName, metadata: Metadata) -> Meta
         paths = {name: path for name in locations.PATHS if (path := metadata.property(name))}
         locations.refuse(policy, str(table), metadata.location, paths)
     return metadata
+
+
+def _types(path: str, kind: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(kind, str):
+        yield path, kind
+        return
+    inside = {one["name"]: one["type"] for one in kind.get("fields", ())}
+    inside |= {name: kind[name] for name in ("element", "key", "value") if name in kind}
+    for name, one in inside.items():
+        yield from _types(f"{path}.{name}", one)
 
 
 def _ancestor(snapshot: Any, parent: int | None) -> Ancestor:

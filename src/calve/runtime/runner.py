@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from calve.decode.bad import Catch
+    from calve.decode.undecoded import Undecoded
 
 POLL = 0.5
 REFRESH = 3600.0
@@ -260,10 +261,13 @@ class Runner:
     def _stage_once(
         self, writer: Writer | Routed, after: Position, waiting: Waiting
     ) -> tuple[Staged, Staged]:
-        frame = self._frame(after, waiting.to)
+        frame, undecoded = self._reading(after, waiting.to)
         crash.point("read.after")
         self.fit(writer, frame)
-        staged = writer.stage(frame, waiting.rows, waiting.bytes)
+        if undecoded is None or isinstance(writer, Routed):
+            staged = writer.stage(frame, waiting.rows, waiting.bytes)
+        else:
+            staged = writer.stage(frame, waiting.rows, waiting.bytes, undecoded)
         return staged, self._stage_letters(after, waiting.to)
 
     @clock.timed("letters")
@@ -297,13 +301,20 @@ class Runner:
             self._source.expect(Schema(tuple(values)), whole=whole)
 
     def _frame(self, after: Position, to: Position) -> DataFrame:
-        if self._letters:
-            bad = self.catch(self._letters)
-            frame = self._source.read_good(self._spark, after, to, bad, as_changes=self._takes_changes)
+        return self._reading(after, to)[0]
+
+    def _reading(self, after: Position, to: Position) -> tuple[DataFrame, Undecoded | None]:
+        """The rows that reach the sink, and what they are made of where nothing stands in between."""
+        bad = self.catch(self._letters) if self._letters else None
+        place = (self._spark, after, to)
+        undecoded = self._source.undecoded(*place, bad, as_changes=self._takes_changes)
+        if undecoded is not None:
+            frame = undecoded.rows()
+        elif bad is not None:
+            frame = self._source.read_good(*place, bad, as_changes=self._takes_changes)
         else:
-            read = self._source.read_changes if self._takes_changes else self._source.read
-            frame = read(self._spark, after, to)
-        return self._transformed(frame)
+            frame = (self._source.read_changes if self._takes_changes else self._source.read)(*place)
+        return self._transformed(frame), None if self._transforms else undecoded
 
     def catch(self, letters: Letters) -> Catch:
         """What a reading is given; what transforms make of rows is not looked at where they are decoded."""

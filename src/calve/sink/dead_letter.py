@@ -292,7 +292,7 @@ class Letters:
         }
         for name, value in told_of_all.items():
             rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
-        form = arrow.Format(self._sink.compression, self._sink.target_file_size_mb * 2**20)
+        form = prepare.parquet_format(self._open.table, self._sink)
         staged = arrow.write(self._open.table, rows, form)
         prepare.check_count(told.bad, staged, self._open.table)
         return staged

@@ -16,11 +16,15 @@ from calve.iceberg.table import Table
 from calve.model import suggestion
 from calve.partitioning import SortField
 from calve.schema import Policy, Schema
+from calve.sink import choice
+from calve.sink.choice import Held
 from calve.sink.declaration import IcebergSink
 from calve.sink.routes import ROUTABLE, Template
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+    from calve.iceberg.parquet import Format
 
 _CODEC_PROPERTIES = {
     "parquet": "write.parquet.compression-codec",
@@ -164,11 +168,48 @@ def new_names(names: Sequence[str], sink: IcebergSink) -> list[str]:
     return [sink.renames.get(name, name) for name in names]
 
 
+def values_of(rows: Schema) -> Schema:
+    """The columns of `rows` without those that tell what a change is."""
+    return Schema(tuple(column for column in rows.columns if column.name not in changes.NAMES))
+
+
+def held(table: Table) -> Held:
+    """What decides which writer makes the files of `table`."""
+    metadata = table.metadata()
+    types, defaults = metadata.types()
+    return Held(
+        metadata.schema(),
+        types,
+        metadata.partition(),
+        bool(metadata.sort_columns()),
+        metadata.properties(),
+        metadata.location,
+        frozenset(defaults),
+    )
+
+
+def declared(columns: Schema | None, sink: IcebergSink) -> Held | None:
+    """The same of a table that a sink would create, as far as the declaration tells."""
+    partition = sink.partition_fields_declared()
+    if columns is None or partition is None:
+        return None
+    made = table_columns(columns, sink)
+    return Held(made, choice.types_of(made), partition, properties=creation_properties(sink))
+
+
+def parquet_format(table: Table, sink: IcebergSink) -> Format:
+    """How Arrow writes the Parquet files of `table`."""
+    from calve.iceberg import parquet
+
+    properties = table.metadata().properties()
+    return parquet.format_of(sink.compression, sink.target_file_size_mb * 2**20, properties)
+
+
 def shaped(frame: DataFrame, table: Table, policy: Callable[[], Policy]) -> DataFrame:
     """`frame` with its values where the table has them, also inside structs, lists and maps."""
     rows, existing = columns_of(frame), table.metadata().schema()
     kept = [name for name in rows.names if name in changes.NAMES]
-    values = Schema(tuple(column for column in rows.columns if column.name not in kept))
+    values = values_of(rows)
     if shape.is_placed(values, existing):
         return frame
     made = shape.placed(values, existing, policy())

@@ -81,7 +81,7 @@ class Upsert:
         self._refuse_nulls(collected.nulls(last, self._names, required))
         keys = Keys.of(last.select(list(self._names)))
         rows = last.filter(collected.is_kept(last))
-        form = arrow.Format(self._sink.compression, self._sink.target_file_size_mb * 2**20)
+        form = prepare.parquet_format(self._table, self._sink)
         found, staged = self._side_by_side(
             lambda: self._find(keys), lambda: arrow.write(self._table, rows, form)
         )

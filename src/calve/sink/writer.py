@@ -15,7 +15,8 @@ from calve.iceberg.table import Table
 from calve.patience import Patience
 from calve.position import Mark, Position
 from calve.schema import Policy, Schema
-from calve.sink import batch, evolve, prepare, refusals, routes
+from calve.sink import batch, choice, evolve, prepare, refusals, routes
+from calve.sink.choice import Needs
 from calve.sink.commit import Committer
 from calve.sink.declaration import IcebergSink
 from calve.sink.delta import Delta
@@ -26,6 +27,8 @@ from calve.sink.upsert import Upsert
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from calve.decode.undecoded import Undecoded
 
 _ROWS_OF_ONE_TASK = 50_000
 
@@ -113,13 +116,18 @@ class Writer:
         there = self.table.metadata().schema().columns
         return Schema(tuple(replace(one, aliases=told.get(one.name, ())) for one in there))
 
-    def stage(self, frame: DataFrame, rows: int, size: int = 0) -> Staged:
-        """Write the rows of `frame`, about `rows` with `size` bytes, as files that no snapshot has yet."""
+    def stage(self, frame: DataFrame, rows: int, size: int = 0, undecoded: Undecoded | None = None) -> Staged:
+        """Write the rows of `frame`, about `rows` with `size` bytes, as files that no snapshot has yet.
+
+        `undecoded` gives the same rows: where it can be, they are written by the workers that make them.
+        """
         crash.point("stage.before")
-        if rows <= _ROWS_OF_ONE_TASK:
-            frame = frame.coalesce(1)
-        frame = prepare.shaped(prepare.renamed(frame, self.sink), self.table, self._policy)
-        staged = self._staged(frame, rows, size)
+        frame = prepare.renamed(frame, self.sink)
+        if undecoded is not None and self._why_java(frame) is None:
+            staged = self._written_where_made(undecoded, rows)
+        else:
+            frame = frame.coalesce(1) if rows <= _ROWS_OF_ONE_TASK else frame
+            staged = self._staged(prepare.shaped(frame, self.table, self._policy), rows, size)
         crash.point("stage.after")
         return staged
 
@@ -129,10 +137,27 @@ class Writer:
     def _staged(self, frame: DataFrame, rows: int, size: int) -> Staged:
         if self.sink.commit_mode == "upsert":
             return Upsert(self._spark, self.table, self.sink, self._tombstones).stage(frame, rows, size)
-        staged = self._appended(frame)
+        return self._replacing(self._appended(frame))
+
+    def _replacing(self, staged: Staged) -> Staged:
         if self.sink.commit_mode == "overwrite":
             return replacing(self._spark, self.table, self.sink, staged)
         return staged
+
+    def _why_java(self, frame: DataFrame) -> str | None:
+        rows = prepare.values_of(prepare.columns_of(frame))
+        return choice.why_java(Needs(self.sink, decodes=True, held=prepare.held(self.table), rows=rows))
+
+    def _written_where_made(self, undecoded: Undecoded, rows: int) -> Staged:
+        """Have the workers that decode write the files as well; only what they tell of them comes back."""
+        from calve.iceberg import arrow
+
+        records = undecoded.records.coalesce(1) if rows <= _ROWS_OF_ONE_TASK else undecoded.records
+        form = prepare.parquet_format(self.table, self.sink)
+        target = arrow.target(self.table, form, self.sink.change_columns)
+        staged, counted = arrow.write_where_made(self.table, records, undecoded.work, target)
+        prepare.check_count(counted, staged, self.table)
+        return self._replacing(staged)
 
     def _appended(self, frame: DataFrame) -> Staged:
         from pyspark.sql import Observation

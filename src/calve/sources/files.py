@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from calve.decode.changes import RowChanges
     from calve.decode.decoder import Decoder
     from calve.decode.reading import Split
+    from calve.decode.undecoded import Undecoded
 
 log = logging.getLogger(__name__)
 
@@ -243,6 +244,22 @@ class FilesSource(Inferring):
         with translated(f"read files of '{self._where()}'"):
             return self._read_lines(spark, self._files(after, to), columns, changes, bad)
 
+    @property
+    def decodes(self) -> bool:
+        return self.format not in ("parquet", "avro")
+
+    def undecoded(
+        self, spark: SparkSession, after: Position, to: Position, bad: Catch | None, *, as_changes: bool
+    ) -> Undecoded | None:
+        if to == after or not self.decodes:
+            return None
+        if self.infers:
+            made = self._of_good(spark, after, to, bad) if bad else self._of_batch(spark, after, to)
+            return made.undecoded(spark, after, to, bad, as_changes=as_changes)
+        columns, changes = self._made(as_changes)
+        with translated(f"read files of '{self._where()}'"):
+            return self._lines(spark, self._files(after, to), columns, changes, bad)
+
     def read_bad(
         self, spark: SparkSession, after: Position, to: Position, bad: Catch, *, as_changes: bool
     ) -> DataFrame:
@@ -342,18 +359,31 @@ class FilesSource(Inferring):
     ) -> DataFrame:
         from pyspark.sql.types import StructType
 
-        from calve.decode.reading import Layout, file_rows
+        there = self._lines(spark, files, columns, changes, bad)
+        if there is not None:
+            return there.rows()
+        return spark.createDataFrame([], StructType.fromJson(columns.to_spark_json()))
 
-        types = StructType.fromJson(columns.to_spark_json())
+    def _lines(
+        self,
+        spark: SparkSession,
+        files: list[File],
+        columns: Schema,
+        changes: RowChanges | None,
+        bad: Catch | None,
+    ) -> Undecoded | None:
+        from calve.decode.reading import Layout, file_rows
+        from calve.decode.undecoded import Undecoded
+
         if not files:
-            return spark.createDataFrame([], types)
+            return None
         tasks = self._tasks(spark, files)
         layout = Layout(self.options.header, self.options.multi_line)
         numbers = spark.range(0, len(tasks), 1, len(tasks))
         if bad is not None:
             bad.expected = lambda: sum(map(len, tasks))
         sieve = bad.sieve if bad else None
-        return numbers.mapInArrow(file_rows(self._decoder(), tasks, layout, changes, sieve), types)
+        return Undecoded(numbers, file_rows(self._decoder(), tasks, layout, changes, sieve), columns)
 
     def _read_columnar_changes(self, spark: SparkSession, paths: list[str]) -> DataFrame:
         from pyspark.sql.types import StructType

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from calve.decode.debezium import DebeziumDecoder
     from calve.decode.decoder import Decoder
     from calve.decode.schemas import Registered
+    from calve.decode.undecoded import Undecoded
 
 SETTINGS = (
     "check.crcs",
@@ -377,6 +378,24 @@ class KafkaSource(KafkaSecurity, Inferring):
             return made.read_good(spark, after, to, bad, as_changes=as_changes)
         return self._read(spark, after, to, as_changes, bad)
 
+    @property
+    def decodes(self) -> bool:
+        return True
+
+    def undecoded(
+        self, spark: SparkSession, after: Position, to: Position, bad: Catch | None, *, as_changes: bool
+    ) -> Undecoded | None:
+        if after == to or not kafka_position.ranges(after, to):
+            return None
+        if self.infers:
+            made = self._of_good(spark, after, to, bad) if bad else self._of_batch(spark, after, to)
+            return made.undecoded(spark, after, to, bad, as_changes=as_changes)
+        with translated(f"read Kafka at '{self._where()}'"):
+            records, topics = self._records(spark, after, to, bad.sieve if bad else None)
+            if bad is not None:
+                records = _witnessed(records, bad)
+            return self._made(records, topics, as_changes, bad.sieve if bad else None)
+
     def read_bad(
         self, spark: SparkSession, after: Position, to: Position, bad: Catch, *, as_changes: bool
     ) -> DataFrame:
@@ -399,7 +418,7 @@ class KafkaSource(KafkaSecurity, Inferring):
         raw = ("value", "event_time AS timestamp", "key", "headers")
         records = letters.selectExpr(place, *raw).select("place.*", "value", *_RAW)
         topics = [row[0] for row in records.select("topic").distinct().sort("topic").collect()]
-        return self._made(records, topics, as_changes, bad.sieve)
+        return self._made(records, topics, as_changes, bad.sieve).rows()
 
     @property
     def infers(self) -> bool:
@@ -434,14 +453,11 @@ class KafkaSource(KafkaSecurity, Inferring):
     def _read(
         self, spark: SparkSession, after: Position, to: Position, as_changes: bool, bad: Catch | None = None
     ) -> DataFrame:
-        if after == to or not kafka_position.ranges(after, to):
-            nothing = spark.createDataFrame([], _types(self._made_columns(as_changes)))
-            return self._arranged(nothing, as_changes)
-        with translated(f"read Kafka at '{self._where()}'"):
-            records, topics = self._records(spark, after, to, bad.sieve if bad else None)
-            if bad is not None:
-                records = _witnessed(records, bad)
-            return self._made(records, topics, as_changes, bad.sieve if bad else None)
+        there = self.undecoded(spark, after, to, bad, as_changes=as_changes)
+        if there is not None:
+            return there.rows()
+        nothing = spark.createDataFrame([], _types(self._made_columns(as_changes)))
+        return self._arranged(nothing, as_changes)
 
     def _records(
         self, spark: SparkSession, after: Position, to: Position, sieve: Sieve | None
@@ -455,11 +471,14 @@ class KafkaSource(KafkaSecurity, Inferring):
 
     def _made(
         self, records: DataFrame, topics: list[str], as_changes: bool, sieve: Sieve | None
-    ) -> DataFrame:
+    ) -> Undecoded:
         """What is decoded of the records, the columns of `metadata` behind it."""
+        from calve.decode.undecoded import Undecoded
+
         kept = {name: METADATA[name].name for name in self._kept()}
         work = (self._changes if as_changes else self._rows)(kept, topics, sieve)
-        return self._arranged(records.mapInArrow(work, _types(self._made_columns(as_changes))), as_changes)
+        columns = self._made_columns(as_changes)
+        return Undecoded(records, work, columns, lambda made: self._arranged(made, as_changes))
 
     def _arranged(self, made: DataFrame, as_changes: bool) -> DataFrame:
         """The columns in their order, and the stream behind them if it is asked for."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from calve.decode.bad import Catch
+    from calve.decode.undecoded import Undecoded
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,20 @@ class Source(Model, ABC):
         raise ConfigurationError(
             f"Cannot read changes from connector '{self.connector}': it does not tell the order of its rows"
         )
+
+    def undecoded(
+        self, spark: SparkSession, after: Position, to: Position, bad: Catch | None, *, as_changes: bool
+    ) -> Undecoded | None:
+        """What the other readings give, before it is made in Python workers; None where Spark makes it.
+
+        Without `bad` a bad record is an error. Instead of another reading, and as often.
+        """
+        return None
+
+    @property
+    def decodes(self) -> bool:
+        """Whether its rows are made in Python workers, so that `undecoded` gives them."""
+        return False
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The rows as a DataFrame that streams, where `is_streaming`."""
