@@ -148,8 +148,8 @@ def raw(lake, table):
             row["record_count"],
             sorted(row["column_sizes"]),
             len(row["split_offsets"]),
+            *(str(sorted(row[name].items())) for name in RAW),
         )
-        + tuple(str(sorted(row[name].items())) for name in RAW)
         for row in rows
     )
 

@@ -75,6 +75,7 @@ def _value(plan: Plan) -> dict[str, Any]:
         "position": plan.position,
         "waiting": plan.waiting,
         "epoch": plan.epoch,
+        "writer": plan.writer,
         "changes": plan.changes.events(),
         "warnings": plan.warnings,
         "refusal": None if plan.refusal is None else str(plan.refusal),
@@ -113,6 +114,7 @@ def _pairs(plan: Plan) -> Iterator[tuple[str, object]]:
         yield "bad records", f"to table '{plan.dead_letter}'"
     if not plan.exists:
         yield "properties", [f"{key}={value}" for key, value in plan.properties.items()]
+    yield "writer", plan.writer
     if plan.position is not None:
         yield "start", f"{_begin(plan)}: {render.cell(plan.position)}"
     if plan.waiting is not None:

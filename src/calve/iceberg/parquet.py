@@ -166,7 +166,7 @@ class Files:
         for part in self._parts.values():
             if part.file is not None:
                 with suppress(Exception):
-                    part.file.out.close()
+                    part.file.close()
                 self._done.append(part.file.told)
         for told in self._done:
             with suppress(Exception):

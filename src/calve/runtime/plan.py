@@ -19,8 +19,10 @@ from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
 from calve.runtime.streaming import runner_of
 from calve.schema import Schema
-from calve.sink import dead_letter, prepare
+from calve.sink import choice, dead_letter, prepare
+from calve.sink.choice import Held, Needs
 from calve.sink.routed import Routed, lead_of, writer_of
+from calve.sink.writer import Writer
 from calve.sources.source import Limits
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ class Plan:
     epoch: int | None = None
     warnings: tuple[str, ...] = ()
     changes: Steps = field(default_factory=Steps)
+    writer: str = ""
+    """Which writer makes the data files, and why."""
     refusal: CalveError | None = None
     lead: str | None = None
     """The table that lists the others, where rows go to several."""
@@ -77,7 +81,18 @@ def declared(pipeline: ResolvedPipeline) -> Plan:
         sort=tuple(map(str, sink.sort_fields())),
         properties=prepare.creation_properties(sink),
         warnings=tuple(line for transform in pipeline.transforms for line in transform.warnings()),
+        writer=_writer(pipeline),
     )
+
+
+def _writer(pipeline: ResolvedPipeline, found: Plan | None = None, held: Held | None = None) -> str:
+    """Which writer makes the data files, as far as it is known."""
+    transforms, sink = bool(pipeline.transforms), pipeline.sink
+    columns = found.columns if found else None if transforms else pipeline.source.columns()
+    # A table that is changed first fits the rows then.
+    rows = columns if found and not found.changes else None
+    held = held or prepare.held_by_new(columns, sink)
+    return choice.described(Needs(sink, pipeline.source.decodes, transforms, held, rows))
 
 
 def plan(
@@ -139,8 +154,13 @@ def _look(
         found.tables = tuple(str(writer.table_name(name)) for name in writer.tables)
     if writer and (found.exists or isinstance(writer, Routed)) and found.columns.columns:
         found.changes = writer.check(found.columns, runner.is_said)
+    found.writer = _writer(pipeline, found, _held(writer, found))
     if not source.is_streaming:
         found.waiting = source.latest(found.position, Limits(sink.max_batch_size)).rows
+
+
+def _held(writer: Writer | Routed | None, found: Plan) -> Held | None:
+    return prepare.held(writer.table) if found.exists and isinstance(writer, Writer) else None
 
 
 def _check_creatable(found: Plan) -> None:

@@ -61,6 +61,8 @@ class Profile:
         self.batches: list[Batch] = []
         self.tasks = Tasks()
         self.peak = 0
+        self.writer: str | None = None
+        """Which writer made the data files of the last batch, and why."""
         self._clock = Clock()
         self._memory: Peak | None = None
         self._stages: _Stages | None = None
@@ -89,7 +91,8 @@ class Profile:
 
     def lines(self) -> list[str]:
         """What is printed at the end of a run."""
-        return report(self.batches, self.tasks, self.peak) if self.batches else []
+        made = [f"  Data files were written by {self.writer}"] if self.writer else []
+        return [*report(self.batches, self.tasks, self.peak), *made] if self.batches else []
 
 
 class _Off(Profile):

@@ -235,6 +235,7 @@ class Runner:
             commit_seconds=self._committed - written,
             **staged.counts,
         )
+        self._profile.writer = writer.made_by
         moved = {"position": waiting.to, "last_commit": time.time(), "waiting": 0}
         self._report.update(**moved, retries=self._patience.retries, **self._profile.told(staged.rows))
         self._in_flight = False

@@ -79,7 +79,7 @@ def _reasons(needs: Needs) -> Iterator[str]:
     if needs.transforms:
         yield "transforms stand between decoding and writing"
     if not needs.decodes:
-        yield "the rows of the source are made in Spark"
+        yield "the rows that reach the sink are made in Spark"
     if sink.renames:
         yield "columns are renamed on the way"
     if sink.format != "parquet":

@@ -188,12 +188,12 @@ def held(table: Table) -> Held:
     )
 
 
-def declared(columns: Schema | None, sink: IcebergSink) -> Held | None:
-    """The same of a table that a sink would create, as far as the declaration tells."""
+def held_by_new(columns: Schema | None, sink: IcebergSink) -> Held | None:
+    """The same of a table that `sink` would create for `columns`; None where that is not known."""
     partition = sink.partition_fields_declared()
     if columns is None or partition is None:
         return None
-    made = table_columns(columns, sink)
+    made = schema.storable(columns)
     return Held(made, choice.types_of(made), partition, properties=creation_properties(sink))
 
 

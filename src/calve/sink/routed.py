@@ -24,7 +24,8 @@ from calve.iceberg.table import Table
 from calve.patience import Patience
 from calve.position import Mark, Position
 from calve.schema import Schema
-from calve.sink import batch, prepare, refusals, routes
+from calve.sink import batch, choice, prepare, refusals, routes
+from calve.sink.choice import Needs
 from calve.sink.declaration import IcebergSink
 from calve.sink.routes import LIST, SINCE, TABLE, Bounds, Doubt, Sorted, Template, Unrouted
 from calve.sink.writer import Writer
@@ -153,6 +154,7 @@ class Routed:
         self.sink = sink
         self.told = str(prepare.table_name(sink))
         self.owed: Position | None = None
+        self.made_by = choice.described(Needs(sink, decodes=False))
         self._template: Template = sink.template
         self._confinement = sink.confinement(self._template)
         self._spark = spark

@@ -39,6 +39,9 @@ class Writer:
     owed: Position | None = None
     """Where the batch ends that an earlier life left unfinished: never, where a commit is all of a batch."""
 
+    made_by: str | None = None
+    """Which writer made the files that were staged last, and why."""
+
     def __init__(
         self,
         spark: SparkSession,
@@ -123,7 +126,9 @@ class Writer:
         """
         crash.point("stage.before")
         frame = prepare.renamed(frame, self.sink)
-        if undecoded is not None and self._why_java(frame) is None:
+        needs = self._needs(frame, undecoded is not None)
+        self.made_by = choice.described(needs)
+        if undecoded is not None and choice.why_java(needs) is None:
             staged = self._written_where_made(undecoded, rows)
         else:
             frame = frame.coalesce(1) if rows <= _ROWS_OF_ONE_TASK else frame
@@ -144,9 +149,9 @@ class Writer:
             return replacing(self._spark, self.table, self.sink, staged)
         return staged
 
-    def _why_java(self, frame: DataFrame) -> str | None:
+    def _needs(self, frame: DataFrame, decodes: bool) -> Needs:
         rows = prepare.values_of(prepare.columns_of(frame))
-        return choice.why_java(Needs(self.sink, decodes=True, held=prepare.held(self.table), rows=rows))
+        return Needs(self.sink, decodes, held=prepare.held(self.table) if decodes else None, rows=rows)
 
     def _written_where_made(self, undecoded: Undecoded, rows: int) -> Staged:
         """Have the workers that decode write the files as well; only what they tell of them comes back."""
