@@ -14,6 +14,7 @@ from calve.gateway import WorkerError, classify
 from calve.iceberg import parquet
 from calve.iceberg.parquet import Format, Target, Told, as_rows, format_of, written
 from calve.iceberg.partitions import Field
+from calve.iceberg.places import Bucket
 
 
 def field(name, kind, number, nullable=True):
@@ -134,6 +135,10 @@ def test_an_attempt_that_fails_leaves_nothing(tmp_path):
     with pytest.raises(RuntimeError, match="lost"):
         list(work([rows(5_000, days=3)]))
     assert left(tmp_path) == []
+
+
+def test_keys_of_a_store_are_not_shown(tmp_path):
+    assert "hidden" not in repr(target(tmp_path, bucket=Bucket("hidden", "hidden", "hidden")))
 
 
 def test_an_attempt_that_is_given_up_leaves_nothing(tmp_path):

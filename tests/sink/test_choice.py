@@ -24,6 +24,11 @@ def needs(held=HELD, rows=COLUMNS, decodes=True, transforms=False, **keys):
     return Needs(sink(**keys), decodes, transforms, held, rows)
 
 
+KEYS = {"access_key_id": "a", "secret_access_key": "b"}
+IN_S3 = replace(HELD, location="s3://bucket/orders")
+ELSEWHERE = {"endpoint": "https://store.example"}
+
+
 def by(*fields):
     return replace(HELD, partition=tuple(map(partition_field, fields)))
 
@@ -50,6 +55,9 @@ ALLOWED = {
     "fewer columns": needs(rows=rows("id BIGINT NOT NULL, name STRING")),
     "a row group size": needs(with_property("write.parquet.row-group-size-bytes")),
     "what is known of columns": needs(with_property("write.metadata.metrics.default")),
+    "S3 with keys": needs(IN_S3, s3={**KEYS, "region": "eu-central-1"}),
+    "another store that speaks its protocol": needs(IN_S3, s3={**KEYS, "endpoint": "http://localhost:9"}),
+    "S3, before there is a table": needs(None, s3={**KEYS, "region": "eu-central-1"}),
     "a bare path": needs(replace(HELD, location="/lake/shop/orders")),
     "object storage off": needs(with_property("write.object-storage.enabled", "false")),
 }
@@ -63,6 +71,12 @@ LEFT_TO_JAVA = {
     "sorted": needs(sort_by=["id"]),
     "files are sorted": needs(replace(HELD, is_sorted=True)),
     "renamed": needs(schema_evolution="full", renames={"a": "b"}),
+    "keys of the store": needs(IN_S3, s3={"region": "eu-central-1"}),
+    "keys of the store are": needs(IN_S3),
+    "region of the store": needs(IN_S3, s3=KEYS),
+    "tells it": needs(IN_S3, s3={**KEYS, "region": "eu-central-1", "sse": "kms"}),
+    "for Java to decide": needs(IN_S3, s3={**KEYS, **ELSEWHERE}),
+    "a store, 'gcs'": needs(None, gcs={}),
     "at 'gs:'": needs(replace(HELD, location="gs://bucket/orders")),
     "'point.x' is uuid": needs(of_type("uuid")),
     "'point.x' is timestamp_ns": needs(of_type("timestamp_ns")),

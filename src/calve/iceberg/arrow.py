@@ -21,6 +21,7 @@ from calve.iceberg.name import quoted
 from calve.iceberg.near import path_of
 from calve.iceberg.parquet import ID, TOLD, Format, Target, Told, Work, writer, written
 from calve.iceberg.partitions import Field
+from calve.iceberg.places import Bucket
 from calve.iceberg.stage import Staged
 from calve.iceberg.table import Table
 
@@ -216,7 +217,7 @@ def _written(table: Table, spec: Any, partition: Any, rows: pa.Table, form: Form
         yield Written(location, size, metrics(table.java.io().newInputFile(location), config))
 
 
-def target(table: Table, form: Format, keeps_changes: bool = False) -> Target:
+def target(table: Table, form: Format, keeps_changes: bool = False, bucket: Bucket | None = None) -> Target:
     """What workers have to know of `table` to write its files; raises Unsupported for types."""
     schema = schema_of(table.java.schema())
     paths = dict(_paths(schema, ()))
@@ -224,7 +225,7 @@ def target(table: Table, form: Format, keeps_changes: bool = False) -> Target:
         Field(one.name(), paths[one.sourceId()], *_transform(str(one.transform())))
         for one in java.each(table.java.spec().fields())
     )
-    return Target(schema, folder(table), form, fields, keeps_changes)
+    return Target(schema, folder(table), form, fields, keeps_changes, bucket)
 
 
 def folder(table: Table) -> str:

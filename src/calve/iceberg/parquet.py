@@ -7,11 +7,11 @@ to nobody, and is taken away again where the attempt itself can.
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +22,8 @@ from calve import changes
 from calve.errors import DataRefused, NotPermitted, Unavailable
 from calve.gateway import WorkerError
 from calve.iceberg import partitions
-from calve.iceberg.near import path_of
 from calve.iceberg.partitions import Field
+from calve.iceberg.places import Bucket, opened, remove
 
 compute: Any = pyarrow.compute
 
@@ -38,6 +38,8 @@ HELD = 64 * 2**20
 """How many bytes of rows a worker holds, at most, before it writes some of them."""
 MOST_OPEN = 64
 """How many files of different partitions a worker has open at once, at most."""
+
+_DENIED = re.compile(r"ACCESS_DENIED|AccessDenied|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT|HTTP status 403")
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class Target:
     fields: tuple[Field, ...] = ()
     keeps_changes: bool = False
     """Whether rows that are changes are kept as such, deletes included."""
+    bucket: Bucket | None = None
+    """The store that the folder is in; None for one on this machine."""
 
 
 @dataclass
@@ -128,7 +132,8 @@ def _worded(target: Target) -> Iterator[None]:
     except PermissionError as error:
         raise WorkerError(NotPermitted(f"{what}: {error}")) from None
     except OSError as error:
-        raise WorkerError(Unavailable(f"{what}: {error}")) from None
+        kind = NotPermitted if _DENIED.search(str(error)) else Unavailable
+        raise WorkerError(kind(f"{what}: {error}")) from None
 
 
 class Files:
@@ -234,7 +239,7 @@ class _File:
 
     def __init__(self, told: Written, target: Target) -> None:
         self.told = told
-        self.out = opened(told.location)
+        self.out = opened(told.location, target.bucket)
         self._footers: list[Any] = []
         self._writer = writer(self.out, target.schema, target.form, self._footers)
 
@@ -265,24 +270,6 @@ def writer(out: Any, schema: pa.Schema, form: Format, footers: list[Any] | None 
         store_schema=False,
         metadata_collector=footers,
     )
-
-
-def opened(location: str) -> Any:
-    """A stream to a new file."""
-    path = Path(_path(location))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return pa.OSFile(str(path), "wb")
-
-
-def remove(location: str) -> None:
-    """Take a file away."""
-    Path(_path(location)).unlink(missing_ok=True)
-
-
-def _path(location: str) -> str:
-    path = path_of(location)
-    assert path is not None, location
-    return path
 
 
 def as_rows(rows: pa.RecordBatch, keeps_changes: bool) -> pa.RecordBatch:

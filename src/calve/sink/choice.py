@@ -9,6 +9,7 @@ from calve.iceberg import partitions, shape
 from calve.partitioning import PartitionField
 from calve.schema import Array, Decimal, Map, Schema, Struct, Type, parts
 from calve.sink.declaration import IcebergSink
+from calve.stores import S3, Stores
 
 ARROW = "Arrow, in the Python workers that decode the rows"
 JAVA = "Iceberg's own, in Spark"
@@ -86,16 +87,42 @@ def _reasons(needs: Needs) -> Iterator[str]:
         yield f"Arrow writes no '{sink.format}' as Iceberg wants it"
     if sink.sort_by or (held and held.is_sorted):
         yield "files are sorted"
+    yield from _store_reasons(sink.catalog.stores, held.location if held else None)
     if held is not None:
-        yield from _store_reasons(held)
         yield from _type_reasons(held)
         yield from _property_reasons(held.properties)
         yield from _shape_reasons(held, needs.rows)
 
 
-def _store_reasons(held: Held) -> Iterator[str]:
-    if held.location is not None and not held.location.startswith(("/", "file:")):
-        yield f"files lie in a store, at '{held.location.partition(':')[0]}:'"
+def is_near(location: str) -> bool:
+    """Whether files lie on this machine."""
+    return location.startswith(("/", "file:"))
+
+
+def _store_reasons(stores: Stores, location: str | None) -> Iterator[str]:
+    if location is not None and is_near(location):
+        return
+    if location is not None and not location.startswith(("s3://", "s3a://")):
+        yield f"files lie in a store, at '{location.partition(':')[0]}:'"
+    declared = stores.declared()
+    for name in declared if location is None else ():
+        if name != "s3":
+            yield f"files lie in a store, '{name}'"
+    if stores.s3 is not None:
+        yield from _s3_reasons(stores.s3)
+    elif location is not None:
+        yield "the keys of the store are not declared"
+
+
+def _s3_reasons(store: S3) -> Iterator[str]:
+    if store.access_key_id is None and store.profile is None:
+        yield "the keys of the store are not declared"
+    if store.sse != "none" or store.requester_pays:
+        yield "the store wants to be told more than Arrow tells it"
+    if store.endpoint is None and store.region is None:
+        yield "the region of the store is not declared"
+    if store.endpoint is not None and store.endpoint.startswith("https:"):
+        yield "whether the store is who it says is for Java to decide"
 
 
 def _type_reasons(held: Held) -> Iterator[str]:

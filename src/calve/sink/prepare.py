@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from calve.iceberg.parquet import Format
+    from calve.iceberg.places import Bucket
 
 _CODEC_PROPERTIES = {
     "parquet": "write.parquet.compression-codec",
@@ -195,6 +196,24 @@ def held_by_new(columns: Schema | None, sink: IcebergSink) -> Held | None:
         return None
     made = schema.storable(columns)
     return Held(made, choice.types_of(made), partition, properties=creation_properties(sink))
+
+
+def bucket(sink: IcebergSink, table: Table) -> Bucket | None:
+    """The store that workers write the files of `table` to; None where they lie on this machine."""
+    from calve.iceberg.places import Bucket
+
+    store = sink.catalog.stores.s3
+    if store is None or choice.is_near(table.metadata().location):
+        return None
+    told = store.file_io()
+    return Bucket(
+        told["s3.access-key-id"],
+        told["s3.secret-access-key"],
+        told.get("s3.session-token"),
+        told.get("client.region"),
+        store.endpoint,
+        store.path_style_access,
+    )
 
 
 def parquet_format(table: Table, sink: IcebergSink) -> Format:

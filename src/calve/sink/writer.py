@@ -159,7 +159,8 @@ class Writer:
 
         records = undecoded.records.coalesce(1) if rows <= _ROWS_OF_ONE_TASK else undecoded.records
         form = prepare.parquet_format(self.table, self.sink)
-        target = arrow.target(self.table, form, self.sink.change_columns)
+        bucket = prepare.bucket(self.sink, self.table)
+        target = arrow.target(self.table, form, self.sink.change_columns, bucket)
         staged, counted = arrow.write_where_made(self.table, records, undecoded.work, target)
         prepare.check_count(counted, staged, self.table)
         return self._replacing(staged)
