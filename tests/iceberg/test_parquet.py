@@ -78,10 +78,27 @@ def test_rows_become_a_file_with_field_ids_and_icebergs_types(tmp_path):
     assert file.splits == [4]
     assert "field_id=6 element" in str(footer.schema)
     assert str(footer.schema.column(4).physical_type) == "INT32"
+    columns = [footer.row_group(0).column(index) for index in range(footer.num_columns)]
+    coded = {one.path_in_schema for one in columns if one.has_dictionary_page}
+    assert coded == {"x", "point.y", "tags.list.element", "day", "amount"}
     table = pq.read_table(path(file))
     assert table.column("id").to_pylist() == list(range(8))
     assert table.column("amount").null_count == 8
     assert left(tmp_path) == [path(file)]
+
+
+def test_values_that_repeat_are_written_once():
+    nested = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.map_(pa.string(), pa.int32())))])
+    held = pa.table(
+        {
+            "own": range(100),
+            "few": [n % 5 for n in range(100)],
+            "s": pa.nulls(100, nested),
+            "no": pa.nulls(100),
+        }
+    )
+    inside = ("s.a", "s.b.list.element.key_value.key", "s.b.list.element.key_value.value")
+    assert list(parquet.repeating(held)) == ["few", *inside, "no"]
 
 
 def test_no_rows_make_no_file(tmp_path):

@@ -180,9 +180,14 @@ def _joined(values: Values) -> bytes:
             raise doubtful(compute.invert(fits), "a record is no object")
     whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
     data: bytes = compute.binary_join(whole, "\n")[0].as_buffer().to_pybytes()
-    if (b"NaN" in data or b"Inf" in data) and re.search(_CONSTANT.encode(), data):
+    if (_has(data, b"NaN") or _has(data, b"Inf")) and re.search(_CONSTANT.encode(), data):
         raise doubtful(compute.match_substring_regex(lines, _CONSTANT), "NaN or Infinity")
     return data
+
+
+def _has(data: bytes, word: bytes) -> bool:
+    """Whether `word` is in `data`; that its first letter is not is found ten times as fast."""
+    return word[:1] in data and word in data
 
 
 def _are_objects(lines: Values) -> bool:

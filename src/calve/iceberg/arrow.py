@@ -318,7 +318,7 @@ def _upload(table: Table, path: str, location: str) -> int:
 def _write_parquet(path: str, rows: pa.Table, form: Format) -> int:
     step = min(_STEP, max(1, rows.num_rows * form.target_bytes // max(1, rows.nbytes)))
     count = 0
-    with pa.OSFile(path, "wb") as out, writer(out, rows.schema, form) as made:
+    with pa.OSFile(path, "wb") as out, writer(out, rows, form) as made:
         while count < rows.num_rows and (count == 0 or out.tell() < form.target_bytes):
             made.write_table(rows.slice(count, step), row_group_size=step)
             count += step
