@@ -31,6 +31,15 @@ if TYPE_CHECKING:
     from calve.decode.undecoded import Undecoded
 
 _ROWS_OF_ONE_TASK = 50_000
+_ROWS_OF_ONE_FILE = 500_000
+"""How many rows one task takes at least where rows go to several partitions: each writes files of its own."""
+
+
+def _tasks(rows: int, is_partitioned: bool) -> int | None:
+    """How many tasks may write a batch; None for as many as the source has."""
+    if rows <= _ROWS_OF_ONE_TASK:
+        return 1
+    return -(-rows // _ROWS_OF_ONE_FILE) if is_partitioned else None
 
 
 class Writer:
@@ -157,10 +166,11 @@ class Writer:
         """Have the workers that decode write the files as well; only what they tell of them comes back."""
         from calve.iceberg import arrow
 
-        records = undecoded.records.coalesce(1) if rows <= _ROWS_OF_ONE_TASK else undecoded.records
         form = prepare.parquet_format(self.table, self.sink)
         bucket = prepare.bucket(self.sink, self.table)
         target = arrow.target(self.table, form, self.sink.change_columns, bucket)
+        most = _tasks(rows, bool(target.fields))
+        records = undecoded.records.coalesce(most) if most else undecoded.records
         staged, counted = arrow.write_where_made(self.table, records, undecoded.work, target)
         prepare.check_count(counted, staged, self.table)
         return self._replacing(staged)
