@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg import transforms, types
 
-from calve.iceberg.partitions import Field, divided, is_known, path, text
+from calve.iceberg.partitions import Field, divided, path, text
+from calve.sink.choice import is_divided
 
 DRAWN = random.Random(7)
 LONGS = [0, 1, -1, 34, 2**62, -(2**62), None, *(DRAWN.randint(-(2**62), 2**62) for _ in range(50))]
@@ -46,7 +47,7 @@ TRANSFORMS = {
 def known():
     for name, (kind, sizes) in TRANSFORMS.items():
         for column, values in COLUMNS.items():
-            if is_known(name, str(column)):
+            if is_divided(name, str(column)):
                 for size in sizes or (0,):
                     yield pytest.param(name, kind(size) if size else kind(), column, values, size)
 
@@ -118,6 +119,6 @@ def test_values_become_texts():
 
 
 def test_what_is_not_known_is_left_alone():
-    assert not is_known("identity", "timestamp")
-    assert not is_known("void", "int")
-    assert is_known("bucket", "decimal(9, 2)")
+    assert not is_divided("identity", "timestamp")
+    assert not is_divided("void", "int")
+    assert is_divided("bucket", "decimal(9, 2)")

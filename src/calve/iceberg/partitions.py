@@ -17,18 +17,6 @@ compute: Any = pyarrow.compute
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _MICROS = {"day": 86_400_000_000, "hour": 3_600_000_000}
-_WHOLE = ("int", "long")
-_TIMES = ("date", "timestamp", "timestamptz")
-_KINDS: dict[str, tuple[str, ...]] = {
-    "identity": ("boolean", *_WHOLE, "string", "date", "decimal"),
-    "bucket": (*_WHOLE, *_TIMES, "string", "binary", "decimal"),
-    "truncate": (*_WHOLE, "string", "decimal"),
-    "year": _TIMES,
-    "month": _TIMES,
-    "day": _TIMES,
-    "hour": ("timestamp", "timestamptz"),
-}
-"""The types, as Iceberg calls them, of which each transform is known here."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +27,6 @@ class Field:
     path: tuple[str, ...]
     transform: str
     parameter: int = 0
-
-
-def is_known(transform: str, kind: str) -> bool:
-    """Whether rows can be divided here by `transform` of a column of Iceberg's type `kind`."""
-    return kind.partition("(")[0] in _KINDS.get(transform, ())
 
 
 def divided(rows: pa.RecordBatch, fields: tuple[Field, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
