@@ -196,6 +196,18 @@ def test_workers_heed_what_a_table_wants_to_know_of_its_columns(lake, rows, prop
     assert raw(lake, ours) == raw(lake, sparks)
 
 
+@pytest.mark.parametrize("write", [written, lambda table, frame: where_made(table, frame)[0]])
+def test_a_text_that_looks_like_no_partition_is_a_text(lake, write):
+    one = lake.table(columns="id BIGINT, name STRING")
+    lake.spark.sql(f"ALTER TABLE {one.name.sql()} ADD PARTITION FIELD name")
+    one.refresh()
+    frame = lake.spark.sql("SELECT 1L AS id, '__HIVE_DEFAULT_PARTITION__' AS name UNION ALL SELECT 2L, NULL")
+    append(one, write(one, frame.coalesce(1)))
+    found = lake.spark.table(one.name.sql())
+    assert [row.id for row in found.where("name IS NULL").collect()] == [2]
+    assert [row.id for row in found.where("name = '__HIVE_DEFAULT_PARTITION__'").collect()] == [1]
+
+
 def test_workers_that_get_no_rows_write_no_file(lake, rows):
     one = table(lake, "ours", "bucket(4, id)")
     staged, count = where_made(one, rows.where("false"))

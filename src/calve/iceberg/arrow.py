@@ -186,12 +186,15 @@ def _as_iceberg(spec: Any, values: Sequence[str | None]) -> Any:
     """The partition as Iceberg has it; on a way through Python, a long would become an int."""
     texts = java.object_list(values)
     builder = _DATA_FILES.builder(spec).withPath("none").withFormat("parquet").withFileSizeInBytes(0)
-    return builder.withRecordCount(0).withPartitionValues(texts).build().partition()
+    made = builder.withRecordCount(0).withPartitionValues(texts).build().partition()
+    for index, value in enumerate(values):
+        # A text that Iceberg takes for NULL.
+        if value == _NULL:
+            made.set(index, value)
+    return made
 
 
 def _text(value: Any) -> str:
-    if value == _NULL:
-        raise Unsupported(_NULL)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (int, str, Decimal)) or type(value) is dt.date:

@@ -44,6 +44,12 @@ class Metadata:
         return str(self.java.location())
 
     @property
+    def data_location(self) -> str:
+        """Where data files lie: in the table's place, or where its properties say."""
+        said = self.property("write.data.path") or self.property("write.folder-storage.path")
+        return said or self.location
+
+    @property
     def file(self) -> str:
         """The path of the metadata file, as readers without a catalog want it."""
         return str(self.java.metadataFileLocation())

@@ -184,7 +184,7 @@ def held(table: Table) -> Held:
         metadata.partition(),
         bool(metadata.sort_columns()),
         metadata.properties(),
-        metadata.location,
+        metadata.data_location,
         frozenset(defaults),
     )
 
@@ -203,7 +203,7 @@ def bucket(sink: IcebergSink, table: Table) -> Bucket | None:
     from calve.iceberg.places import Bucket
 
     store = sink.catalog.stores.s3
-    if store is None or choice.is_near(table.metadata().location):
+    if store is None or choice.is_near(table.metadata().data_location):
         return None
     told = store.file_io()
     return Bucket(
