@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -116,6 +117,18 @@ def test_offline_tells_what_the_declaration_says(calve, project):
     assert value["columns"][0] == "id BIGINT NOT NULL"
     assert value["position"] is None
     assert not (project.parent / ".calve").exists()
+
+
+def test_the_writer_is_told_and_why(calve, project):
+    _, value = plan(calve, "--offline")
+    assert value["writer"] == "Iceberg's own, in Spark: the rows that reach the sink are made in Spark"
+    assert "writer      Iceberg's own, in Spark" in calve("plan", "--offline").out
+    source = 'connector: files, config: {path: in, schema: "id BIGINT NOT NULL, at TIMESTAMP NOT NULL"}'
+    project.write_text(
+        re.sub(r"connector: datagen.*?(?=\nsinks)", f"{{{source}}}", project.read_text(), flags=re.S)
+    )
+    _, value = plan(calve, "--offline")
+    assert value["writer"] == "Arrow, in the Python workers that decode the rows"
 
 
 @pytest.mark.parametrize("arguments", [["--pipeline", "ordres"], ["-p", "x"]])
