@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -99,6 +100,16 @@ def test_values_that_repeat_are_written_once():
     )
     inside = ("s.a", "s.b.list.element.key_value.key", "s.b.list.element.key_value.value")
     assert list(parquet.repeating(held)) == ["few", *inside, "no"]
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "lz4", "zstd"])
+def test_every_compression_of_the_sink_is_written(tmp_path, codec):
+    given = {"write.parquet.compression-level": "1"}
+    place = replace(target(tmp_path), form=format_of(codec, 2**20, given))
+    (file,) = told(as_they_are, place, [rows(8)]).files
+    names = {"none": "UNCOMPRESSED"}
+    assert pq.read_metadata(path(file)).row_group(0).column(0).compression == names.get(codec, codec.upper())
+    assert pq.read_table(path(file)).num_rows == 8
 
 
 def test_no_rows_make_no_file(tmp_path):
@@ -219,6 +230,7 @@ def test_properties_of_the_table_are_heeded():
     assert format_of("zstd", 5, {}) == Format("zstd", 5)
     given = {"write.parquet.row-group-size-bytes": "7", "write.parquet.compression-level": "3"}
     assert format_of("zstd", 5, given) == Format("zstd", 5, 7, 3)
+    assert format_of("snappy", 5, given).level is None
     assert Format("zstd", 5, 7).held_bytes == 5
     assert Format("zstd", 2**40).held_bytes == parquet.HELD
 

@@ -39,6 +39,7 @@ HELD = 64 * 2**20
 MOST_OPEN = 64
 """How many files of different partitions a worker has open at once, at most."""
 
+_WITH_LEVELS = ("gzip", "zstd")
 _SAMPLE = 20_000
 _DISTINCT = 0.6
 _DENIED = re.compile(r"ACCESS_DENIED|AccessDenied|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT|HTTP status 403")
@@ -367,6 +368,6 @@ def _begins(footer: Any) -> Iterator[int]:
 
 def format_of(compression: str, target_bytes: int, properties: Mapping[str, str]) -> Format:
     """How the files of a table with `properties` are written."""
-    level = properties.get("write.parquet.compression-level")
+    level = properties.get("write.parquet.compression-level") if compression in _WITH_LEVELS else None
     group = int(properties.get("write.parquet.row-group-size-bytes", Format.group_bytes))
     return Format(compression, target_bytes, group, int(level) if level else None)
