@@ -3,19 +3,25 @@
 import datetime as dt
 import json
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import cloudpickle
 
 from calve import changes
+from calve.decode.bad import Sieve
+from calve.decode.json import JsonDecoder
+from calve.decode.rows import Topics, record_rows
 from calve.errors import NotPermitted
 from calve.gateway import WorkerError, classify
 from calve.iceberg import parquet
 from calve.iceberg.parquet import Format, Target, Told, as_rows, format_of, written
 from calve.iceberg.partitions import Field
 from calve.iceberg.places import Bucket
+from calve.schema import parse
 
 
 def field(name, kind, number, nullable=True):
@@ -175,6 +181,33 @@ def test_an_attempt_that_is_given_up_leaves_nothing(tmp_path):
     assert left(tmp_path)
     files.abandon()
     assert left(tmp_path) == []
+
+
+def test_records_are_decoded_and_written_in_one_pass_and_bad_ones_reported(tmp_path):
+    reports = []
+    values = [b'{"id": 1, "x": 0.5}', b"{", b'{"id": 2, "amount": "1.25"}', None]
+    records = pa.RecordBatch.from_pydict(
+        {
+            "value": pa.array(values, pa.binary()),
+            "partition": pa.array([0] * 4, pa.int32()),
+            "offset": pa.array(range(4), pa.int64()),
+            "key": pa.nulls(4, pa.binary()),
+            "timestamp": pa.nulls(4, pa.timestamp("us", "UTC")),
+            "headers": pa.nulls(4, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        }
+    )
+    decoder = JsonDecoder(parse("id BIGINT NOT NULL, x DOUBLE, amount DECIMAL(9,2)"))
+    work = record_rows(decoder, {}, Topics(("orders",)), None, Sieve("batch", "salt", reports.extend))
+    found = told(work, target(tmp_path), [records])
+    (file,) = found.files
+    assert [(one.records, one.bad) for one in reports] == [(4, 2)]
+    assert pq.read_table(path(file)).select(["id", "amount"]).to_pydict() == {
+        "id": [1, 2],
+        "amount": [None, Decimal("1.25")],
+    }
+    assert (found.rows, file.rows) == (2, 2)
+    (again,) = cloudpickle.loads(cloudpickle.dumps(written(work, target(tmp_path))))([records])
+    assert Told.of(again.column(0).to_pylist()).rows == 2
 
 
 def test_two_attempts_write_two_files(tmp_path):
