@@ -6,7 +6,6 @@ import base64
 import html
 import json
 import logging
-from collections import deque
 from pathlib import Path
 from urllib.parse import quote, quote_plus, urlencode
 from xml.sax.saxutils import escape, quoteattr
@@ -23,13 +22,11 @@ from calve.redaction import SHORTEST, cleaned, redacted
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test reveals is nothing to the others."""
-    monkeypatch.setattr(redaction, "_known", {})
-    monkeypatch.setattr(redaction, "_passing", deque())
-    monkeypatch.setattr(redaction, "_looked_for", ())
+    monkeypatch.setattr(redaction, "_register", redaction.Register())
 
 
 def fresh() -> None:
-    redaction._known, redaction._passing, redaction._looked_for = {}, deque(), ()
+    redaction._register = redaction.Register()
 
 
 SECRETS = st.text(

@@ -8,7 +8,7 @@ import json
 import logging
 import re
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus
@@ -18,14 +18,66 @@ SHORTEST = 8
 
 SHOWN = "***"
 
-PASSING = 300
+PASSING = 3_000
 """How many tokens and keys that are good for a while are looked for: with every table come new ones."""
 
 _LINES_FROM = 16
-_known: dict[str, frozenset[str]] = {}
-_passing: deque[str] = deque()
-_looked_for: tuple[tuple[str, str], ...] = ()
-_lock = threading.Lock()
+
+
+class Register:
+    """The values that are taken out of texts."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self._passing: deque[str] = deque()
+        self._counts: Counter[str] = Counter()
+        # Every form of every value, in lower case and as it is, by its beginning: a text is looked through
+        # once, however many there are.
+        self._forms: dict[str, tuple[tuple[str, str], ...]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, value: str, passing: bool) -> None:
+        if value in self._known:
+            return
+        with self._lock:
+            self._known.add(value)
+            self._look_for(_forms_of(value))
+            if passing:
+                self._passing.append(value)
+            if len(self._passing) > PASSING:
+                self._forget(self._passing.popleft())
+
+    def found(self, text: str) -> set[str]:
+        """The forms that are in `text`."""
+        folded = text.casefold()
+        return {
+            form
+            for at in range(len(folded) - SHORTEST + 1)
+            for plain, form in self._forms.get(folded[at : at + SHORTEST], ())
+            if folded.startswith(plain, at)
+        }
+
+    def _look_for(self, forms: set[str]) -> None:
+        self._counts.update(forms)
+        for form in forms:
+            if self._counts[form] == 1:
+                plain = form.casefold()
+                begin = plain[:SHORTEST]
+                self._forms[begin] = (*self._forms.get(begin, ()), (plain, form))
+
+    def _forget(self, value: str) -> None:
+        self._known.discard(value)
+        for form in _forms_of(value):
+            self._counts[form] -= 1
+            if not self._counts[form]:
+                del self._counts[form]
+                begin = form.casefold()[:SHORTEST]
+                self._forms[begin] = tuple(one for one in self._forms[begin] if one[1] != form)
+                if not self._forms[begin]:
+                    del self._forms[begin]
+
+
+_register = Register()
 
 
 def remember(value: str, *, passing: bool = False) -> None:
@@ -33,24 +85,12 @@ def remember(value: str, *, passing: bool = False) -> None:
 
     A `passing` one is good for a while only, and forgotten when many others have come after it.
     """
-    global _looked_for
-    if value in _known:
-        return
-    with _lock:
-        parts = (part for part in _parts(value) if len(part) >= SHORTEST)
-        _known[value] = frozenset(form for part in parts for form in forms(part))
-        if passing:
-            _passing.append(value)
-        if len(_passing) > PASSING:
-            _known.pop(_passing.popleft(), None)
-        _looked_for = tuple((form.casefold(), form) for form in frozenset().union(*_known.values()))
+    _register.add(value, passing)
 
 
 def redacted(text: str) -> str:
     """`text` with *** in place of every secret value that has been revealed."""
-    # One pattern of all of them would take seconds to compile, each time that one is added.
-    folded = text.casefold()
-    found = sorted((form for plain, form in _looked_for if plain in folded), key=len, reverse=True)
+    found = sorted(_register.found(text), key=len, reverse=True)
     return re.sub("|".join(map(re.escape, found)), SHOWN, text, flags=re.IGNORECASE) if found else text
 
 
@@ -63,6 +103,11 @@ def cleaned(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [cleaned(inner) for inner in value]
     return value
+
+
+def _forms_of(value: str) -> set[str]:
+    """The forms of a value, and of the parts of it that are secret by themselves."""
+    return {form for part in _parts(value) if len(part) >= SHORTEST for form in forms(part)}
 
 
 def forms(value: str) -> set[str]:
