@@ -38,6 +38,14 @@ NO_SKIPS = "CALVE_NO_SKIPS"
 """Set, a test that is skipped because its server cannot be had fails."""
 
 
+@pytest.fixture(autouse=True)
+def own_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is secret in one test is a word like any other in the next."""
+    from calve import redaction
+
+    monkeypatch.setattr(redaction, "_register", redaction.Register())
+
+
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """A broker for tests marked `kafka`; each uses topics of its own and starts it again if it stopped it."""

@@ -19,12 +19,6 @@ from calve.model import Secret
 from calve.redaction import SHORTEST, cleaned, redacted
 
 
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one test reveals is nothing to the others."""
-    monkeypatch.setattr(redaction, "_register", redaction.Register())
-
-
 def fresh() -> None:
     redaction._register = redaction.Register()
 
