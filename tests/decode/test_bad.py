@@ -59,7 +59,7 @@ def records(values: Iterable[bytes | None], **columns: Any) -> pa.RecordBatch:
         "offset": pa.array(range(len(held)), pa.int64()),
         "key": pa.array(columns.pop("key", [None] * len(held)), pa.binary()),
         "timestamp": pa.array([0] * len(held), pa.timestamp("us", "UTC")),
-        "headers": pa.nulls(len(held), pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        "headers_as_json": pa.nulls(len(held), pa.string()),
         **{name: pa.array(value) for name, value in columns.items()},
     }
     return pa.RecordBatch.from_pydict(arrays)

@@ -98,9 +98,14 @@ def test_an_old_table_that_is_served_for_a_while_costs_attempts_only(cycle):
     cycle.check(2 * ROWS)
 
 
-def test_a_catalog_that_refuses_the_credentials_between_load_and_commit_stops_the_run(cycle):
+def test_a_catalog_that_refuses_the_credentials_once_is_opened_anew(cycle):
+    cycle.run(CatalogFault("catalog.commit", 2, "unauthorized"))
+    cycle.check()
+
+
+def test_a_catalog_that_goes_on_refusing_the_credentials_stops_the_run(cycle):
     with pytest.raises(NotPermitted) as caught:
-        cycle.run(CatalogFault("catalog.commit", 2, "unauthorized"))
+        cycle.run(*(CatalogFault("catalog.commit", nth, "unauthorized") for nth in (2, 3)))
     assert caught.value.exit_code == 77
     cycle.run()
     cycle.check()

@@ -152,7 +152,7 @@ class Raw:
     positions: Callable[[int], Mapping[str, Any]]
     values: Values
     keys: Values | None = None
-    headers: Values | None = None
+    headers: Callable[[int], list[dict[str, Any]] | None] = lambda index: None
     times: Callable[[int], int | None] = lambda index: None
     schema_ids: Callable[[int], int | None] = lambda index: None
 
@@ -162,11 +162,11 @@ class Raw:
         for begin in range(0, len(ordered), _AT_ONCE):
             some = ordered[begin : begin + _AT_ONCE]
             places = pa.array([one.at for one in some], pa.int64())
-            kept = (_items(column, places) for column in (self.keys, self.values, self.headers))
+            kept = (_items(column, places) for column in (self.keys, self.values))
             for one, *raw in zip(some, *kept, strict=True):
                 yield self._letter(one, salt, *raw)
 
-    def _letter(self, bad: Bad, salt: str, key: Any, value: Any, headers: Any) -> Letter:
+    def _letter(self, bad: Bad, salt: str, key: Any, value: Any) -> Letter:
         position = _json(self.positions(bad.at))
         name = hashlib.sha256(f"{salt}\0{position}".encode("utf-8", "surrogateescape")).hexdigest()[:32]
         return Letter(
@@ -178,7 +178,7 @@ class Raw:
             bad.message[:_LONGEST_MESSAGE].encode("utf-8", "replace").decode(),
             key,
             value,
-            headers,
+            self.headers(bad.at),
             self.schema_ids(bad.at),
         )
 

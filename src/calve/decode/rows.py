@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +24,11 @@ Batches = Iterable[pa.RecordBatch]
 
 _TOPIC_BITS = 32
 
-RAW = ("key", "timestamp", "headers")
-"""What a dead letter needs of a Kafka record besides its value and its place."""
+HEADERS = "headers_as_json"
+"""The column that has the headers of a record for a dead letter.
+
+As JSON, because Spark looks at a whole batch again for each row of it that has a list.
+"""
 
 
 @dataclass(frozen=True)
@@ -68,8 +73,11 @@ class Topics:
         def number(index: int) -> int | None:
             return stated_id(batch.column("value")[index].as_py()) if self.headed else None
 
-        values, keys, headers = (batch.column(name) for name in ("value", "key", "headers"))
-        return Raw(position, values, keys, headers, time, number)
+        def headers(index: int) -> list[dict[str, Any]] | None:
+            text = batch.column(HEADERS)[index].as_py()
+            return None if text is None else [_header(one) for one in json.loads(text)]
+
+        return Raw(position, batch.column("value"), batch.column("key"), headers, time, number)
 
     def streams(self, batch: pa.RecordBatch) -> Values:
         """The stream of each record: its topic."""
@@ -80,6 +88,12 @@ class Topics:
     def block(self, batch: pa.RecordBatch) -> tuple[Any, ...]:
         """What tells a block of records apart from others of the batch."""
         return self._at(batch, 0) if len(batch) else ()
+
+
+def _header(told: Mapping[str, str]) -> dict[str, Any]:
+    """A header of a record as Spark tells it, which leaves out what is NULL."""
+    value = told.get("value")
+    return {"key": told.get("key"), "value": None if value is None else base64.b64decode(value)}
 
 
 @dataclass(frozen=True)

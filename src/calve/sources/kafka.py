@@ -75,7 +75,7 @@ METADATA = {
 
 _Metadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers"]
 _NEEDED = ("value", "partition", "offset")
-_RAW = ("key", "timestamp", "headers")
+_RAW = ("key", "timestamp", "headers_as_json")
 """What a dead letter needs besides."""
 
 _WITH_SCHEMA = ("json", "csv", "avro", "debezium")
@@ -416,7 +416,7 @@ class KafkaSource(KafkaSecurity, Inferring):
             return self._of_letters(letters, bad).read_again(spark, letters, bad, as_changes=as_changes)
         place = "from_json(position, 'topic STRING, partition INT, offset BIGINT') AS place"
         raw = ("value", "event_time AS timestamp", "key", "headers")
-        records = letters.selectExpr(place, *raw).select("place.*", "value", *_RAW)
+        records = _for_letters(letters.selectExpr(place, *raw)).select("place.*", "value", "headers", *_RAW)
         topics = [row[0] for row in records.select("topic").distinct().sort("topic").collect()]
         return self._made(records, topics, as_changes, bad.sieve).rows()
 
@@ -467,7 +467,9 @@ class KafkaSource(KafkaSecurity, Inferring):
         topics = sorted({part.topic for part in parts})
         options = self._reading(parts, headers=sieve is not None or "headers" in self.metadata)
         wanted = (*_NEEDED, *self._kept(), *self._also_needed(topics), *(_RAW if sieve else ()))
-        return spark.read.format("kafka").options(**options).load().select(*dict.fromkeys(wanted)), topics
+        records = spark.read.format("kafka").options(**options).load()
+        records = _for_letters(records) if sieve else records
+        return records.select(*dict.fromkeys(wanted)), topics
 
     def _made(
         self, records: DataFrame, topics: list[str], as_changes: bool, sieve: Sieve | None
@@ -635,6 +637,15 @@ def _types(columns: Schema) -> Any:
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(columns.to_spark_json())
+
+
+def _for_letters(records: DataFrame) -> DataFrame:
+    """`records` with their headers as dead letters want them."""
+    from pyspark.sql import functions as f
+
+    from calve.decode.rows import HEADERS
+
+    return records.withColumn(HEADERS, f.to_json("headers"))
 
 
 def _witnessed(records: DataFrame, bad: Catch) -> DataFrame:
