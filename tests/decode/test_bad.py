@@ -232,3 +232,20 @@ def test_what_names_tables_travels_to_workers():
     one = pickle.loads(pickle.dumps(route("orders_{region}", allowed_tables=["orders_eu"])))
     batch = pa.RecordBatch.from_pydict({"region": ["eu", "us"]})
     assert [bad.at for bad in one.unrouted(batch)] == [1]
+
+
+def test_headers_that_came_as_text_are_what_they_were():
+    reports: list[Any] = []
+    told = '[{"key":"trace","value":"AQ=="},{"value":"AA=="},{"key":"empty"}]'
+    work = record_rows(
+        JsonDecoder(parse("id BIGINT")), {}, Topics(("orders",)), None, Sieve("b", "s", reports.extend)
+    )
+    assert rows(work, records([b"{", b"["], headers_as_json=[told, None])) == []
+    assert [letter.headers for letter in reports[0].letters] == [
+        [
+            {"key": "trace", "value": b"\x01"},
+            {"key": None, "value": b"\x00"},
+            {"key": "empty", "value": None},
+        ],
+        None,
+    ]
