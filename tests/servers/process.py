@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import random
 import shutil
 import signal
 import socket
@@ -22,10 +23,12 @@ DEADLINE = 120.0
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of the loopback interface that nobody has, and that is none of those that clients are given."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def is_open(port: int) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 from calve import schema
 from calve.partitioning import partition_field
+from calve.schema import Array, Column, Primitive, Schema
 from calve.sink.choice import ARROW, JAVA, Held, Needs, described, types_of, why_java
 from calve.sink.declaration import IcebergSink
 
@@ -95,8 +96,13 @@ LEFT_TO_JAVA = {
     "to be cast": needs(rows=rows("id INT NOT NULL")),
     "put elsewhere": needs(rows=rows("id BIGINT, other STRING")),
     "'name' has a default": needs(replace(HELD, defaults=frozenset({"name", "id"})), rows=rows("id BIGINT")),
-    "inside column 'point'": needs(
-        replace(HELD, columns=rows("point STRUCT<x: INT NOT NULL>")), rows=rows("point STRUCT<x: INT>")
+    "inside column 'tags'": needs(
+        replace(HELD, columns=Schema((Column("tags", Array(Primitive("string"), False)),))),
+        rows=rows("tags ARRAY<STRING>"),
+    ),
+    "'point.x' is NOT NULL": needs(
+        replace(HELD, columns=rows("point STRUCT<x: INT NOT NULL>")),
+        rows=rows("point STRUCT<x: INT NOT NULL>"),
     ),
 }
 

@@ -141,9 +141,24 @@ def _type_reasons(held: Held) -> Iterator[str]:
     for name, kind in held.types.items():
         if kind.partition("(")[0] not in _WRITTEN:
             yield f"column '{name}' is {kind}"
+    for path in _strict_inside(held.columns):
+        yield f"column '{path}' is NOT NULL inside another one"
     for one in held.partition:
         if not is_divided(one.transform, held.types.get(one.column, "")):
             yield f"the partition '{one}' is left to it"
+
+
+def _strict_inside(columns: Schema) -> Iterator[str]:
+    """Columns of structs that must not be NULL; Arrow takes no struct that is NULL where there are some."""
+    for one in columns.columns:
+        yield from _strict(one.name, one.type)
+
+
+def _strict(path: str, kind: Type) -> Iterator[str]:
+    for one in parts(kind):
+        if isinstance(kind, Struct) and not one.nullable:
+            yield f"{path}.{one.name}"
+        yield from _strict(f"{path}.{one.name}", one.type)
 
 
 def is_divided(transform: str, kind: str) -> bool:
