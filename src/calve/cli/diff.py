@@ -11,16 +11,8 @@ import click
 
 from calve import declare
 from calve.cli import choose, render, session
-from calve.cli.app import config_option, debug_option, output_option, say
-from calve.cli.read import (
-    as_table,
-    branch_option,
-    columns_option,
-    limit_option,
-    listed,
-    sink_option,
-    where_option,
-)
+from calve.cli.app import say
+from calve.cli.read import as_table, key_option, limit_option, listed, rows_options
 from calve.runtime import difference, tables
 from calve.runtime.difference import Difference, Part
 from calve.schema import event
@@ -30,17 +22,9 @@ from calve.schema import event
 @click.argument("table")
 @click.argument("one")
 @click.argument("other")
-@click.option(
-    "--key", "keys", multiple=True, help="A column that tells rows apart; by default the table's own."
-)
+@key_option
 @limit_option
-@where_option
-@columns_option
-@branch_option
-@sink_option
-@config_option
-@output_option
-@debug_option
+@rows_options
 def command(
     table: str,
     one: str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -24,6 +25,17 @@ branch_option = click.option(
     "--branch", help="The branch or tag; by default the one that the sink writes to."
 )
 sink_option = click.option("--sink", help="The sink whose table it is, where two have the same name.")
+key_option = click.option(
+    "--key", "keys", multiple=True, help="A column that tells rows apart; by default the table's own."
+)
+_ROWS = (where_option, columns_option, branch_option, sink_option, config_option, output_option, debug_option)
+
+
+def rows_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of every command that shows rows of a table."""
+    for option in reversed(_ROWS):
+        command = option(command)
+    return command
 
 
 @click.command("read")
@@ -32,13 +44,7 @@ sink_option = click.option("--sink", help="The sink whose table it is, where two
 @click.option(
     "--as-of", "at", help="A snapshot's id, a time such as '2026-11-15 10:00:00', a tag or a branch."
 )
-@where_option
-@columns_option
-@branch_option
-@sink_option
-@config_option
-@output_option
-@debug_option
+@rows_options
 def command(
     table: str,
     limit: int,
