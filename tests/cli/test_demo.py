@@ -13,6 +13,8 @@ def test_what_init_writes_runs_as_it_is(tmp_path):
         return done
 
     calve("init", "demo", folder=tmp_path)
+    # In a process of its own, with no jars but those that the declaration needs.
+    assert "ok    drop the table" in calve("check").stdout
     ran = calve("run")
     assert ran.stdout == ""
     assert ran.stderr == "orders: 20,000 rows in 5 commits to table 'shop.orders'\n"
