@@ -11,10 +11,17 @@ from calve import gateway
 
 def string_array(values: Sequence[str]) -> Any:
     """A `String[]`, as variable arguments of Java want it."""
-    array = _gateway().new_array(gateway.jvm().java.lang.String, len(values))
+    return array("java.lang.String", values)
+
+
+def array(kind: str, values: Sequence[Any]) -> Any:
+    """An array of a class or of `int`, `long` and the like."""
+    from py4j.java_gateway import JavaClass
+
+    made = running().new_array(JavaClass(kind, running()._gateway_client), len(values))
     for index, value in enumerate(values):
-        array[index] = value
-    return array
+        made[index] = value
+    return made
 
 
 def string_map(values: Mapping[str, str]) -> Any:
@@ -35,7 +42,7 @@ def new(owner: str, *arguments: Any) -> Any:
     """A new object; a package that is walked by its dots asks Java at each of them."""
     from py4j.java_gateway import JavaClass
 
-    return JavaClass(owner, _gateway()._gateway_client)(*arguments)
+    return JavaClass(owner, running()._gateway_client)(*arguments)
 
 
 class Statics:
@@ -53,10 +60,7 @@ EXPRESSIONS = Statics("org.apache.iceberg.expressions.Expressions")
 
 def int_array(values: Sequence[int]) -> Any:
     """An `int[]`."""
-    array = _gateway().new_array(gateway.jvm().int, len(values))
-    for index, value in enumerate(values):
-        array[index] = value
-    return array
+    return array("int", values)
 
 
 def object_list(values: Iterable[Any]) -> Any:
@@ -69,10 +73,8 @@ def object_list(values: Iterable[Any]) -> Any:
 
 def long_list(values: Sequence[int]) -> Any:
     """A `List<Long>`; on a way through Python alone, a small number would become an `Integer`."""
-    array = _gateway().new_array(gateway.jvm().long, len(values))
-    for index, value in enumerate(values):
-        array[index] = value
-    return Statics("org.apache.iceberg.relocated.com.google.common.primitives.Longs").asList(array)
+    longs = Statics("org.apache.iceberg.relocated.com.google.common.primitives.Longs")
+    return longs.asList(array("long", values))
 
 
 def long_map(values: Mapping[int, int]) -> Any:
@@ -104,7 +106,7 @@ def function(called: Callable[[Any], Any]) -> Any:
     """A `Function` that calls back into Python."""
     from pyspark.java_gateway import ensure_callback_server_started
 
-    ensure_callback_server_started(_gateway())
+    ensure_callback_server_started(running())
     return _Function(called)
 
 
@@ -112,19 +114,20 @@ def is_a(value: Any, kind: str) -> bool:
     """Whether an object of Java is of the class or interface `kind`."""
     from py4j.java_gateway import is_instance_of
 
-    return bool(is_instance_of(_gateway(), value, kind))
+    return bool(is_instance_of(running(), value, kind))
 
 
 def static_member(owner: str, name: str) -> Any:
     """A static method, also where the class has an instance method of the same name."""
     from py4j.java_gateway import JavaMember
 
-    return JavaMember(name, None, f"z:{owner}", _gateway()._gateway_client)
+    return JavaMember(name, None, f"z:{owner}", running()._gateway_client)
 
 
-def _gateway() -> Any:
+def running() -> Any:
+    """The gateway to the JVM of the running Spark."""
     from pyspark import SparkContext
 
-    running = SparkContext._active_spark_context
-    assert running is not None, "no Spark session is running"
-    return running._gateway
+    context = SparkContext._active_spark_context
+    assert context is not None, "no Spark session is running"
+    return context._gateway

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from calve import schema
 from calve.iceberg import java, near, shape
+from calve.iceberg.bulk import FILE_OF, FORMAT, LOCATION, Listed, planned
 from calve.iceberg.failures import translated
 from calve.iceberg.name import quoted
 from calve.iceberg.table import Table
@@ -137,17 +138,36 @@ def known_at(spark: SparkSession, table: Table, snapshot: int) -> DataFrame:
     return rows.select(*({**nulls, **made}[name] for name in now.names))
 
 
+class _Tasks:
+    """The tasks of the files that could hold the keys, by location."""
+
+    def __init__(self, found: Listed) -> None:
+        self._found = found
+        self._places = {location: at for at, location in enumerate(found.texts(FILE_OF, LOCATION))}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __getitem__(self, location: str) -> Any:
+        return self._found[self._places[location]]
+
+    def formats(self) -> set[str]:
+        """The formats of all files."""
+        return set(self._found.texts(FILE_OF, FORMAT))
+
+
 def look_up(spark: SparkSession, table: Table, snapshot: int, keys: Keys) -> tuple[list[Hits], int]:
     """The rows of `snapshot` that have one of `keys`, by data file; and how many files could have some."""
     with translated(f"look up keys in table '{table.name}'"):
-        tasks = _plan(table, snapshot, keys.expression())
+        tasks = _Tasks(planned(table.java.newScan().useSnapshot(snapshot).filter(keys.expression())))
         found = _near(table, tasks, keys)
         return (_far(spark, table, snapshot, keys, tasks) if found is None else found), len(tasks)
 
 
-def _far(
-    spark: SparkSession, table: Table, snapshot: int, keys: Keys, tasks: Mapping[str, Any]
-) -> list[Hits]:
+def _far(spark: SparkSession, table: Table, snapshot: int, keys: Keys, tasks: _Tasks) -> list[Hits]:
     found = _with_spark(spark, table, snapshot, keys)
     return [
         Hits(path, tasks[path].file(), _position_deletes(tasks[path]), positions)
@@ -155,12 +175,12 @@ def _far(
     ]
 
 
-def _near(table: Table, tasks: Mapping[str, Any], keys: Keys) -> list[Hits] | None:
+def _near(table: Table, tasks: _Tasks, keys: Keys) -> list[Hits] | None:
     """The rows found without Spark; None where a file cannot be opened from here."""
     if keys.values is None:
         return None
     paths = {location: near.path_of(location) for location in tasks}
-    if None in paths.values() or any(str(task.file().format()) != "PARQUET" for task in tasks.values()):
+    if None in paths.values() or tasks.formats() - {"PARQUET"}:
         return None
     schema = table.java.schema()
     ids = [schema.findField(name).fieldId() for name in keys.names]
@@ -169,7 +189,7 @@ def _near(table: Table, tasks: Mapping[str, Any], keys: Keys) -> list[Hits] | No
     return _not_deleted(there, tasks)
 
 
-def _not_deleted(found: Mapping[str, Any], tasks: Mapping[str, Any]) -> list[Hits] | None:
+def _not_deleted(found: Mapping[str, Any], tasks: _Tasks) -> list[Hits] | None:
     left = []
     for location, positions in found.items():
         deletes = _position_deletes(tasks[location])
@@ -206,20 +226,6 @@ def _with_spark(spark: SparkSession, table: Table, snapshot: int, keys: Keys) ->
 
 def _position_deletes(task: Any) -> tuple[Any, ...]:
     return tuple(one for one in java.each(task.deletes()) if one.content().id() == _POSITION_DELETES)
-
-
-def _plan(table: Table, snapshot: int, expression: Any) -> dict[str, Any]:
-    """The tasks of the files that could hold the keys, by location."""
-    tasks = table.java.newScan().useSnapshot(snapshot).filter(expression).planFiles()
-    try:
-        return {task.file().location(): task for task in _walk(tasks.iterator())}
-    finally:
-        tasks.close()
-
-
-def _walk(iterator: Any) -> Iterator[Any]:
-    while iterator.hasNext():
-        yield iterator.next()
 
 
 def _is_plain(value: Any) -> bool:

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from calve import gateway, schema
 from calve.iceberg import java
+from calve.iceberg.bulk import (
+    BYTES,
+    CONTENT,
+    DELETES,
+    FILE_OF,
+    FORMAT,
+    LOCATION,
+    OFFSET,
+    ROWS,
+    SIZE,
+    Listed,
+    Place,
+    gathered,
+    planned,
+)
 from calve.iceberg.failures import translated
 from calve.iceberg.files import Delete, Kind, Plan, Task, by_location, split_size
 from calve.iceberg.name import quoted
@@ -21,7 +36,7 @@ if TYPE_CHECKING:
 
 FILE, POSITION, DELETED = "_file", "_pos", "_deleted"
 _REWRITES = "default_rewrite_catalog"
-_CONTENTS = {1: Kind.POSITION, 2: Kind.EQUALITY}
+_CONTENTS = {"POSITION_DELETES": Kind.POSITION, "EQUALITY_DELETES": Kind.EQUALITY}
 _NO_FILTER = ("Cannot translate Spark expression", "Cannot convert Spark filter")
 
 
@@ -31,13 +46,13 @@ class Held:
     def __init__(self) -> None:
         self._groups: list[tuple[Any, str]] = []
 
-    def add(self, table: Any, tasks: Sequence[Any]) -> str:
+    def add(self, table: Any, tasks: Sequence[Task]) -> str:
         """Keep `tasks` for a frame; returns the path by which it is loaded."""
         group = str(uuid.uuid4())
         _cache().add(group, table)
         self._groups.append((table, group))
         if tasks:
-            _tasks().stageTasks(table, group, java.object_list(tasks))
+            _tasks().stageTasks(table, group, gathered(task.java for task in tasks))
         return group
 
     def release(self) -> None:
@@ -111,7 +126,7 @@ class View:
         known = self.columns().names
         if not chosen:
             return self._nothing(spark, names)
-        group = self._held.add(self._at(None), [task.java for task in chosen])
+        group = self._held.add(self._at(None), chosen)
         parallelism = spark.sparkContext.defaultParallelism
         size = split_size(sum(task.bytes for task in chosen), parallelism)
         frame = spark.read.format("iceberg").option("split-size", str(size)).load(group)
@@ -174,30 +189,31 @@ class View:
 
 
 def _planned(scan: Any) -> Plan:
-    tasks = scan.planFiles()
-    try:
-        return by_location(map(_task, _walk(tasks.iterator())))
-    finally:
-        tasks.close()
+    tasks = planned(scan)
+    deletes = _deletes(tasks)
+    facts = (tasks.texts(FILE_OF, LOCATION), tasks.numbers(FILE_OF, ROWS), tasks.numbers(FILE_OF, BYTES))
+    return by_location(
+        Task(place, rows, size, deletes.get(index, frozenset()), Place(tasks, index))
+        for index, (place, rows, size) in enumerate(zip(*facts, strict=True))
+    )
 
 
-def _walk(iterator: Any) -> Iterator[Any]:
-    while iterator.hasNext():
-        yield iterator.next()
+def _deletes(tasks: Listed) -> dict[int, frozenset[Delete]]:
+    """The delete files of tasks that have some, by the index of the task."""
+    counts = tasks.numbers(DELETES, SIZE)
+    owners = [index for index, count in enumerate(counts) for _ in range(count)]
+    files, found = tasks.inside(DELETES), dict[int, set[Delete]]()
+    facts = (files.texts(LOCATION), files.texts(FORMAT), files.texts(CONTENT), files.texts(OFFSET))
+    for index, told in zip(owners, zip(*facts, strict=True), strict=True):
+        found.setdefault(index, set()).add(_delete(*told))
+    return {index: frozenset(ones) for index, ones in found.items()}
 
 
-def _task(task: Any) -> Task:
-    file = task.file()
-    deletes = task.deletes()
-    found = frozenset() if deletes.isEmpty() else frozenset(map(_delete, java.each(deletes)))
-    return Task(file.location(), file.recordCount(), file.fileSizeInBytes(), found, task)
-
-
-def _delete(file: Any) -> Delete:
+def _delete(location: str, form: str, content: str, offset: str) -> Delete:
     """A delete file by its place; vectors of several data files share a file."""
-    if str(file.format()) == "PUFFIN":
-        return Delete(f"{file.location()}#{file.contentOffset()}", Kind.VECTOR)
-    return Delete(file.location(), _CONTENTS[file.content().id()])
+    if form == "PUFFIN":
+        return Delete(f"{location}#{offset}", Kind.VECTOR)
+    return Delete(location, _CONTENTS[content])
 
 
 def _cache() -> Any:
