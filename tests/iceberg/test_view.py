@@ -21,11 +21,10 @@ VALUES = ", ".join(f"({number}, 'p{number}')" for number in range(FILES))
 @pytest.fixture
 def table(lake):
     """A table of many files, one of which has a row that is deleted."""
-    table = lake.table(
-        partition=[PartitionField("identity", "name")], properties={"write.delete.mode": "merge-on-read"}
-    )
-    lake.spark.sql(f"INSERT INTO {table.name.sql()} VALUES {VALUES}, (100, 'p7')")
-    lake.spark.sql(f"DELETE FROM {table.name.sql()} WHERE id = 100")
+    properties = {"write.delete.mode": "merge-on-read"}
+    table = lake.table(partition=[PartitionField("identity", "name")], properties=properties)
+    lake.spark.sql(f"INSERT INTO {table.name.sql()} VALUES {VALUES}, (1000, 'p7')")
+    lake.spark.sql(f"DELETE FROM {table.name.sql()} WHERE id = 1000")
     return lake.catalog.load(table.name)
 
 

@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from calve.errors import DataRefused
-from calve.iceberg import deletes
+from calve.iceberg.deletes import unpartitioned
 from calve.iceberg.stage import Staged
 from calve.sink.delta import Delta
 from tests.changes import KINDS, LAYOUTS, Sink
@@ -182,7 +182,7 @@ def test_a_spec_for_equality_deletes_is_added_to_a_table_that_another_writer_has
     sink = Sink(lake, KINDS["equality"], LAYOUTS["partitioned"])
     known = sink.writer.table
     lake.spark.sql(f"INSERT INTO {sink.writer.name.sql()} VALUES (1, 'eu', 1), (2, 'us', 2)")
-    assert deletes.unpartitioned(known).isUnpartitioned()
+    assert unpartitioned(known).isUnpartitioned()
     sink.take(("u", (1, "eu", 10)))
     assert sorted(sink.rows()) == [(1, "eu", 10), (2, "us", 2)]
 
