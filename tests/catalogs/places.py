@@ -185,9 +185,6 @@ PLACES = (
         cannot={
             "test_the_table_can_be_read_as_it_was": _ONE_SNAPSHOT,
             "test_rows_are_appended_once_and_every_commit_is_a_snapshot": _ONE_SNAPSHOT,
-            "test_a_commit_of_another_writer_in_between_costs_an_attempt_and_loses_nothing": (
-                f"{_ONE_SNAPSHOT}: behind another one's commit ours cannot be seen, and the pipeline stops"
-            ),
             "test_changes_leave_what_a_fold_of_them_does[position, format 3]": _NO_FORMAT_3,
             "test_a_lost_answer_to_a_commit_loses_and_doubles_nothing": (
                 "Nessie tells every client its own address, so that no proxy stands in front of it"

@@ -25,6 +25,10 @@ from calve.position import (
 from calve.trust import Policy, locations
 
 
+_OF_NESSIE = "nessie.catalog.content-id"
+"""What tells that Nessie's REST side has the table, which keeps no snapshot but the current one."""
+
+
 class Metadata:
     """One version of a table's metadata; it never changes."""
 
@@ -118,12 +122,13 @@ class Metadata:
         Those between the head and the snapshot `known`, if the branch has it, are left out.
         """
         snapshot = self.head(branch)
+        forgets = self.property(_OF_NESSIE) is not None
         if snapshot is not None and known is not None and self._has(snapshot, known):
-            yield _ancestor(snapshot, snapshot.parentId())
+            yield _ancestor(snapshot, snapshot.parentId(), forgets)
             snapshot = self.java.snapshot(known)
         while snapshot is not None:
             parent = snapshot.parentId()
-            yield _ancestor(snapshot, parent)
+            yield _ancestor(snapshot, parent, forgets)
             snapshot = None if parent is None else self.java.snapshot(parent)
 
     def _has(self, head: Any, known: int) -> bool:
@@ -212,13 +217,15 @@ def _types(path: str, kind: Any) -> Iterator[tuple[str, str]]:
         yield from _types(f"{path}.{name}", one)
 
 
-def _ancestor(snapshot: Any, parent: int | None) -> Ancestor:
-    summary = snapshot.summary()
+def _ancestor(snapshot: Any, parent: int | None, forgets: bool) -> Ancestor:
+    """A snapshot; where the catalog `forgets` what came before, its number tells whether there was anything."""
+    summary, sequence = snapshot.summary(), snapshot.sequenceNumber()
     return Ancestor(
-        sequence=snapshot.sequenceNumber(),
+        sequence=sequence,
         # Some engines take an expired parent away; files that this snapshot did not add tell that it had one.
         continues=parent is not None
-        or summary.get("total-data-files") != summary.get("added-data-files", "0"),
+        or summary.get("total-data-files") != summary.get("added-data-files", "0")
+        or (forgets and sequence > 1),
         sink=summary.get(SUMMARY_SINK),
         epoch=int(summary.get(SUMMARY_EPOCH) or 0),
         commit=summary.get(SUMMARY_COMMIT),
