@@ -6,8 +6,8 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,52 @@ def observed(observation: Any, name: str, patience: float = 60) -> int:
             raise Unavailable("Cannot tell how many records were read: Spark does not say")
         time.sleep(0.01)
     return int(observation.get[name])
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What Spark has counted in the tasks of a stage."""
+
+    tasks: int
+    run_ms: int
+    cpu_ns: int
+    gc_ms: int
+    spilled: int
+
+
+def ended_stages(spark: Any, group: str, seen: Collection[int]) -> list[tuple[int, list[Stage]]]:
+    """The jobs of `group` that are not in `seen`, with their stages; none where Spark does not tell."""
+    from py4j.protocol import Py4JError
+
+    context = spark.sparkContext
+    try:
+        context._jsc.sc().listenerBus().waitUntilEmpty()
+        tracker = context.statusTracker()
+        jobs = {job: tracker.getJobInfo(job) for job in set(tracker.getJobIdsForGroup(group)) - set(seen)}
+        store = context._jsc.sc().statusStore()
+        return [
+            (job, [stage for number in (told.stageIds if told else ()) for stage in _stages(store, number)])
+            for job, told in jobs.items()
+        ]
+    except Py4JError:
+        return []
+
+
+def _stages(store: Any, number: int) -> Iterator[Stage]:
+    """A stage; none where it was skipped, because an earlier one left what it would make."""
+    from py4j.protocol import Py4JJavaError
+
+    with suppress(Py4JJavaError):
+        told = store.lastStageAttempt(number)
+        numbers = (told.executorRunTime(), told.executorCpuTime(), told.jvmGcTime(), told.diskBytesSpilled())
+        yield Stage(told.numCompleteTasks(), *numbers)
+
+
+def has_iceberg() -> bool:
+    """Whether the running Spark was started with Iceberg."""
+    from py4j.java_gateway import JavaPackage
+
+    return not isinstance(jvm().org.apache.iceberg.spark.Spark3Util, JavaPackage)
 
 
 _QUERY_ID = "sql.streaming.queryId"

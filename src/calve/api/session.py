@@ -59,9 +59,7 @@ def of(spark: SparkSession | None, catalogs: Iterable[Catalog]) -> SparkSession:
 
 def refuse_without_iceberg() -> None:
     """Raise ConfigurationError where the running Spark was started without Iceberg."""
-    from py4j.java_gateway import JavaPackage
-
-    if isinstance(gateway.jvm().org.apache.iceberg.spark.Spark3Util, JavaPackage):
+    if not gateway.has_iceberg():
         raise ConfigurationError(
             "Cannot use this SparkSession: it was started without Iceberg; start it with calve.start_spark()"
         )

@@ -24,7 +24,6 @@ from calve.position import (
 )
 from calve.trust import Policy, locations
 
-
 _OF_NESSIE = "nessie.catalog.content-id"
 """What tells that Nessie's REST side has the table, which keeps no snapshot but the current one."""
 
@@ -218,7 +217,7 @@ def _types(path: str, kind: Any) -> Iterator[tuple[str, str]]:
 
 
 def _ancestor(snapshot: Any, parent: int | None, forgets: bool) -> Ancestor:
-    """A snapshot; where the catalog `forgets` what came before, its number tells whether there was anything."""
+    """A snapshot; where the catalog `forgets` what came before, its number tells whether there was any."""
     summary, sequence = snapshot.summary(), snapshot.sequenceNumber()
     return Ancestor(
         sequence=sequence,

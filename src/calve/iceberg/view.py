@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from calve import gateway, schema
-from calve.iceberg import java
+from calve.iceberg import filters, java
 from calve.iceberg.bulk import (
     BYTES,
     CONTENT,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 FILE, POSITION, DELETED = "_file", "_pos", "_deleted"
 _REWRITES = "default_rewrite_catalog"
 _CONTENTS = {"POSITION_DELETES": Kind.POSITION, "EQUALITY_DELETES": Kind.EQUALITY}
-_NO_FILTER = ("Cannot translate Spark expression", "Cannot convert Spark filter")
 
 
 class Held:
@@ -171,17 +170,13 @@ class View:
 
     def _converted(self, where: str) -> Any:
         """The expression for Iceberg's planning; None where Spark cannot say it without looking at rows."""
-        converter = java.Statics("org.apache.spark.sql.execution.datasources.SparkExpressionConverter")
         held = Held()
         group = held.add(self._at(None), [])
         try:
             with translated(f"filter table '{self._table.name}' by {where!r}"):
-                resolved = converter.collectResolvedSparkExpression(
-                    gateway.active(), f"{_REWRITES}.{quoted(group)}", where
-                )
-            return converter.convertToIcebergExpression(resolved)
+                return filters.converted(f"{_REWRITES}.{quoted(group)}", where)
         except Exception as error:
-            if gateway.is_foreign(error) and any(words in gateway.trace(error) for words in _NO_FILTER):
+            if filters.is_beyond_planning(error.__cause__ or error):
                 return None
             raise
         finally:

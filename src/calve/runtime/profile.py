@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from calve import clock
+from calve import clock, gateway
 from calve.clock import STEPS, Clock, Taken
 from calve.runtime.memory import Peak
 
@@ -169,35 +169,9 @@ class _Stages:
 
     def new(self) -> Tasks:
         """The tasks that ended since the last time; none where Spark does not tell."""
-        from py4j.protocol import Py4JError
-
-        spark = self._spark.sparkContext
         found = Tasks()
-        try:
-            spark._jsc.sc().listenerBus().waitUntilEmpty()
-            tracker, store = spark.statusTracker(), spark._jsc.sc().statusStore()
-            for job in set(tracker.getJobIdsForGroup(self._group)) - self._seen:
-                self._seen.add(job)
-                told = tracker.getJobInfo(job)
-                for stage in told.stageIds if told else ():
-                    found += _tasks_of(store, stage)
-        except Py4JError:
-            return found
+        for job, stages in gateway.ended_stages(self._spark, self._group, self._seen):
+            self._seen.add(job)
+            for one in stages:
+                found += Tasks(one.tasks, one.run_ms / 1e3, one.cpu_ns / 1e9, one.gc_ms / 1e3, one.spilled)
         return found
-
-
-def _tasks_of(store: Any, stage: int) -> Tasks:
-    from py4j.protocol import Py4JJavaError
-
-    try:
-        told = store.lastStageAttempt(stage)
-    except Py4JJavaError:
-        # A stage that was skipped, because an earlier one left what it would make.
-        return Tasks()
-    return Tasks(
-        told.numCompleteTasks(),
-        told.executorRunTime() / 1e3,
-        told.executorCpuTime() / 1e9,
-        told.jvmGcTime() / 1e3,
-        told.diskBytesSpilled(),
-    )

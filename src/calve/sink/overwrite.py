@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from calve import gateway
-from calve.iceberg import java
+from calve.iceberg import filters, java
 from calve.iceberg.failures import translated
 from calve.iceberg.stage import Staged
 from calve.iceberg.table import Table
@@ -39,8 +38,6 @@ def _filter(spark: SparkSession, table: Table, overwrite: str | list[str]) -> An
         return None
     if overwrite == "table":
         return java.always_true()
-    convert = gateway.jvm().org.apache.spark.sql.execution.datasources.SparkExpressionConverter
     where = " OR ".join(f"({one})" for one in overwrite)
     with translated(f"understand 'overwrite: {overwrite}'"):
-        resolved = convert.collectResolvedSparkExpression(spark._jsparkSession, table.name.sql(), where)
-        return convert.convertToIcebergExpression(resolved)
+        return filters.converted(table.name.sql(), where, spark)
