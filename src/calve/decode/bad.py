@@ -42,7 +42,7 @@ REASONS: dict[str, tuple[str, str]] = {
 }
 """Every reason code: the stage that it belongs to, and what it says."""
 
-_HEADERS = Array(Struct((Column("key", Primitive("string")), Column("value", Primitive("binary")))))
+HEADERS = Array(Struct((Column("key", Primitive("string")), Column("value", Primitive("binary")))))
 
 RECORD = Schema(
     (
@@ -54,7 +54,7 @@ RECORD = Schema(
         Column("message", Primitive("string"), nullable=False),
         Column("key", Primitive("binary")),
         Column("value", Primitive("binary")),
-        Column("headers", _HEADERS),
+        Column("headers", HEADERS),
         Column("schema_id", Primitive("int")),
     )
 )

@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from calve import changes as columns
-from calve.decode.arrow import Values, compute
+from calve.decode.arrow import Values, arrow_type, compute
+from calve.decode.bad import HEADERS as HEADERS_OF_RECORD
 from calve.decode.bad import Bad, Raw, Sieve, at_origins, others, raise_first
 from calve.decode.changes import Records, RowChanges
 from calve.decode.debezium import DebeziumDecoder
@@ -25,10 +26,11 @@ Batches = Iterable[pa.RecordBatch]
 _TOPIC_BITS = 32
 
 HEADERS = "headers_as_json"
-"""The column that has the headers of a record for a dead letter.
+"""The column that has the headers of a record.
 
 As JSON, because Spark looks at a whole batch again for each row of it that has a list.
 """
+_HEADERS_TYPE = arrow_type(HEADERS_OF_RECORD)
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,7 @@ class Topics:
             return stated_id(batch.column("value")[index].as_py()) if self.headed else None
 
         def headers(index: int) -> list[dict[str, Any]] | None:
-            text = batch.column(HEADERS)[index].as_py()
-            return None if text is None else [_header(one) for one in json.loads(text)]
+            return _headers(batch.column(HEADERS)[index].as_py())
 
         return Raw(position, batch.column("value"), batch.column("key"), headers, time, number)
 
@@ -88,6 +89,10 @@ class Topics:
     def block(self, batch: pa.RecordBatch) -> tuple[Any, ...]:
         """What tells a block of records apart from others of the batch."""
         return self._at(batch, 0) if len(batch) else ()
+
+
+def _headers(text: str | None) -> list[dict[str, Any]] | None:
+    return None if text is None else [_header(one) for one in json.loads(text)]
 
 
 def _header(told: Mapping[str, str]) -> dict[str, Any]:
@@ -200,10 +205,17 @@ def _routable(made: Sifted, batch: pa.RecordBatch, kept: Mapping[str, str], topi
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
+def _known(batch: pa.RecordBatch, name: str) -> Values:
+    """What Kafka knows of each record by `name`."""
+    if name != "headers":
+        return batch.column(name)
+    return pa.array([_headers(text) for text in batch.column(HEADERS).to_pylist()], _HEADERS_TYPE)
+
+
 def _with(made: Sifted, batch: pa.RecordBatch, kept: Mapping[str, str]) -> pa.RecordBatch:
     if not kept:
         return made.rows
-    there = batch.select(list(kept))
-    there = there if made.origins is None else there.take(made.origins)
-    arrays = [*made.rows.columns, *there.columns]
+    there = [_known(batch, name) for name in kept]
+    there = there if made.origins is None else [column.take(made.origins) for column in there]
+    arrays = [*made.rows.columns, *there]
     return pa.RecordBatch.from_arrays(arrays, names=[*made.rows.schema.names, *kept.values()])

@@ -75,8 +75,16 @@ METADATA = {
 
 _Metadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers"]
 _NEEDED = ("value", "partition", "offset")
-_RAW = ("key", "timestamp", "headers_as_json")
+_HEADERS_COLUMN = "headers_as_json"
+_RAW = ("key", "timestamp", _HEADERS_COLUMN)
 """What a dead letter needs besides."""
+
+_LARGE_FETCHES = {
+    "fetch.max.bytes": str(64 * 2**20),
+    "max.partition.fetch.bytes": str(8 * 2**20),
+    "max.poll.records": "10000",
+}
+"""What a consumer takes at once unless `options` say otherwise: a task reads a range of one partition."""
 
 _WITH_SCHEMA = ("json", "csv", "avro", "debezium")
 _WITHOUT_OPERATION = ("text", "raw", "debezium")
@@ -416,7 +424,7 @@ class KafkaSource(KafkaSecurity, Inferring):
             return self._of_letters(letters, bad).read_again(spark, letters, bad, as_changes=as_changes)
         place = "from_json(position, 'topic STRING, partition INT, offset BIGINT') AS place"
         raw = ("value", "event_time AS timestamp", "key", "headers")
-        records = _for_letters(letters.selectExpr(place, *raw)).select("place.*", "value", "headers", *_RAW)
+        records = _with_headers(letters.selectExpr(place, *raw)).select("place.*", "value", *_RAW)
         topics = [row[0] for row in records.select("topic").distinct().sort("topic").collect()]
         return self._made(records, topics, as_changes, bad.sieve).rows()
 
@@ -465,10 +473,12 @@ class KafkaSource(KafkaSecurity, Inferring):
         """What is needed of the records, and their topics."""
         parts = kafka_position.ranges(after, to)
         topics = sorted({part.topic for part in parts})
-        options = self._reading(parts, headers=sieve is not None or "headers" in self.metadata)
-        wanted = (*_NEEDED, *self._kept(), *self._also_needed(topics), *(_RAW if sieve else ()))
+        has_headers = sieve is not None or "headers" in self.metadata
+        options = self._reading(parts, headers=has_headers)
+        kept = (_HEADERS_COLUMN if name == "headers" else name for name in self._kept())
+        wanted = (*_NEEDED, *kept, *self._also_needed(topics), *(_RAW if sieve else ()))
         records = spark.read.format("kafka").options(**options).load()
-        records = _for_letters(records) if sieve else records
+        records = _with_headers(records) if has_headers else records
         return records.select(*dict.fromkeys(wanted)), topics
 
     def _made(
@@ -578,7 +588,8 @@ class KafkaSource(KafkaSecurity, Inferring):
     def _reading(self, parts: list[Range], headers: bool) -> dict[str, str]:
         """Options of Spark's Kafka source; one group, so that executors use their consumers again."""
         last = _nested((part.topic, part.partition, part.end) for part in parts)
-        settings = {**self._settings(), "isolation.level": self.isolation, "group.id": self._group}
+        own = {**_LARGE_FETCHES, "isolation.level": self.isolation, "group.id": self._group}
+        settings = {**own, **self._settings()}
         return {
             "assign": json.dumps({topic: [int(number) for number in ends] for topic, ends in last.items()}),
             "startingOffsets": json.dumps(_nested((p.topic, p.partition, p.begin) for p in parts)),
@@ -639,13 +650,11 @@ def _types(columns: Schema) -> Any:
     return StructType.fromJson(columns.to_spark_json())
 
 
-def _for_letters(records: DataFrame) -> DataFrame:
-    """`records` with their headers as dead letters want them."""
+def _with_headers(records: DataFrame) -> DataFrame:
+    """`records` with their headers as those take them who decode."""
     from pyspark.sql import functions as f
 
-    from calve.decode.rows import HEADERS
-
-    return records.withColumn(HEADERS, f.to_json("headers"))
+    return records.withColumn(_HEADERS_COLUMN, f.to_json("headers"))
 
 
 def _witnessed(records: DataFrame, bad: Catch) -> DataFrame:
