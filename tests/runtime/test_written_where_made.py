@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from calve import crash
@@ -93,6 +96,40 @@ def test_rows_land_and_every_reader_finds_them(lake, pipeline, tmp_path):
             (n, n / 2, [str(n), None]) for n in range(5)
         ], reader.__name__
     assert lake.spark.table(lake.name("orders").sql()).where("id = 3 AND x > 1").count() == 1
+
+
+FLAT = "id BIGINT NOT NULL, at TIMESTAMP, x DOUBLE"
+
+
+def write_parquet(tmp_path, name, rows, kind=None):
+    at = [dt.datetime.fromisoformat(row["at"]) for row in rows]
+    columns = {
+        "id": pa.array([row["id"] for row in rows], kind or pa.int64()),
+        "at": pa.array(at, pa.timestamp("us", "UTC")),
+        "x": pa.array([row["x"] for row in rows]),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "in" / f"{name}.parquet", row_group_size=100)
+
+
+@pytest.mark.parametrize("schema", [FLAT, None], ids=["declared", "of the first file"])
+def test_rows_of_parquet_do_not_go_through_spark(lake, pipeline, tmp_path, schema):
+    for number, name in enumerate(("a", "b")):
+        write_parquet(tmp_path, name, orders(500, 500 * number))
+    declared = pipeline(schema, source={"format": "parquet"}, partition_by=["day(at)"])
+    status, profile = run(lake, declared)
+    assert profile.writer == ARROW
+    assert (status.rows, status.batches) == (1000, 2)
+    assert lake.ids(table(lake)) == list(range(1000))
+    day = lake.spark.table(lake.name("orders").sql()).where("at >= '2026-01-02' AND at < '2026-01-03'")
+    assert sorted((row.id, row.x) for row in day.collect()) == [(n, n / 2) for n in range(1, 1000, 3)]
+
+
+def test_parquet_that_spark_reads_otherwise_goes_through_it(lake, pipeline, tmp_path):
+    write_parquet(tmp_path, "a", orders(10))
+    write_parquet(tmp_path, "b", orders(10, 10), pa.int32())
+    _, profile = run(lake, pipeline(FLAT, source={"format": "parquet"}))
+    assert profile.writer == f"{JAVA}: the rows that reach the sink are made in Spark"
+    assert lake.ids(table(lake)) == list(range(20))
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -84,13 +84,20 @@ def file_rows(
     sieve: Sieve | None = None,
 ) -> Callable[[Any], Any]:
     """A function for `mapInArrow` over the numbers of tasks. Without a `sieve` a bad record is an error."""
+    return over_tasks(tasks, lambda split: _rows(decoder, split, layout, changes, sieve))
+
+
+def over_tasks(
+    tasks: list[list[Split]], read: Callable[[Split], Iterator[pa.RecordBatch]]
+) -> Callable[[Any], Any]:
+    """A function for `mapInArrow` over the numbers of tasks: what `read` gives of the splits of each."""
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 for split in tasks[int(str(task))]:
                     try:
-                        yield from _rows(decoder, split, layout, changes, sieve)
+                        yield from read(split)
                     except CalveError as error:
                         raise WorkerError(error) from None
 
@@ -100,7 +107,7 @@ def file_rows(
 def _rows(
     decoder: Decoder, split: Split, layout: Layout, changes: RowChanges | None, sieve: Sieve | None
 ) -> Iterator[pa.RecordBatch]:
-    _refuse_change(split)
+    refuse_change(split)
     try:
         decoder, header = _headed(decoder, split, layout)
         for block in _blocks(decoder, split, layout):
@@ -193,7 +200,8 @@ def blocks(decoder: Decoder, split: Split, layout: Layout) -> Iterator[tuple[Dec
         return
 
 
-def _refuse_change(split: Split) -> None:
+def refuse_change(split: Split) -> None:
+    """Raise BadRecord where the file is not as it was when the batch was planned."""
     try:
         now = os.stat(split.path)
     except OSError as error:

@@ -246,13 +246,15 @@ class FilesSource(Inferring):
 
     @property
     def decodes(self) -> bool:
-        return self.format not in ("parquet", "avro")
+        return self.format != "avro" and (self.format != "parquet" or self.operation is None)
 
     def undecoded(
         self, spark: SparkSession, after: Position, to: Position, bad: Catch | None, *, as_changes: bool
     ) -> Undecoded | None:
         if to == after or not self.decodes:
             return None
+        if self.format == "parquet":
+            return None if as_changes else self._parquet(spark, self._files(after, to))
         if self.infers:
             made = self._of_good(spark, after, to, bad) if bad else self._of_batch(spark, after, to)
             return made.undecoded(spark, after, to, bad, as_changes=as_changes)
@@ -384,6 +386,18 @@ class FilesSource(Inferring):
             bad.expected = lambda: sum(map(len, tasks))
         sieve = bad.sieve if bad else None
         return Undecoded(numbers, file_rows(self._decoder(), tasks, layout, changes, sieve), columns)
+
+    def _parquet(self, spark: SparkSession, files: list[File]) -> Undecoded | None:
+        """Parquet files for Python workers; None where Spark has to read one of them."""
+        from calve.decode import parquet
+        from calve.decode.undecoded import Undecoded
+
+        columns = parquet.columns_of([file.path for file in files], self.declared) if files else None
+        if columns is None:
+            return None
+        tasks = self._tasks(spark, files)
+        numbers = spark.range(0, len(tasks), 1, len(tasks))
+        return Undecoded(numbers, parquet.parquet_rows(tasks, columns), columns)
 
     def _read_columnar_changes(self, spark: SparkSession, paths: list[str]) -> DataFrame:
         from pyspark.sql.types import StructType
