@@ -200,14 +200,14 @@ class Steady(Append):
     )
     count = 12_000_000
 
-    def more(self, load: Load, watched: Sequence[Watched], facts: Facts) -> Mapping[str, float | None]:
-        steady = watched[-1].steady(load.rows // 6)
-        if steady is None:
-            return {"steady_rows_per_second": None, "steady_cpu_per_million": None}
-        return {
-            "steady_rows_per_second": steady.rows / steady.wall,
-            "steady_cpu_per_million": per_million(steady.cpu, steady.rows),
-        }
+    def judged(
+        self, stand: Stand, peer: Peer, load: Load, folder: Path, watched: Sequence[Watched]
+    ) -> Result:
+        result = super().judged(stand, peer, load, folder, watched)
+        steady = watched[-1].steady(load.rows // 6, peer.by_the_clock)
+        result.more["steady_rows_per_second"] = steady and steady.rows / steady.wall
+        result.more["steady_cpu_per_million"] = steady and per_million(steady.cpu, steady.rows)
+        return result
 
 
 def per_million(cpu: float, rows: int) -> float:

@@ -22,6 +22,7 @@ class KafkaConnect(Peer):
     takes = ("topic",)
     jars = ("iceberg-connect",)
     cannot = {"W2": "the sink only appends", "W2-large": "the sink only appends"}
+    by_the_clock = True
     note = f"commits every {COMMIT_EVERY:.0f} s"
 
     def version(self) -> str:

@@ -29,6 +29,7 @@ class Flink(Peer):
     takes = ("topic", "csv")
     packages = ("apache-flink==2.1.3", "setuptools<81")
     jars = ("flink",)
+    by_the_clock = True
     note = f"commits every {COMMIT_EVERY:.0f} s; reads CSV where files are loaded"
 
     def version(self) -> str:

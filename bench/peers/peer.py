@@ -102,6 +102,8 @@ class Peer(ABC):
     """Workloads that it does not do, and why."""
     most_batches: ClassVar[int | None] = None
     """How many batches of upserts it is asked for, where all of them would take too long."""
+    by_the_clock: ClassVar[bool] = False
+    """Whether it commits every so many seconds, whatever has come by then."""
     note: ClassVar[str] = ""
     """What a reader of the numbers must know."""
 
