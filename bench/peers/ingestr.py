@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.peers.peer import NAMESPACE, TABLE, Inputs, Load, Peer, Step, database
+from bench.peers.peer import COMMIT_EVERY, NAMESPACE, TABLE, Inputs, Load, Peer, Step, database
 
 _TYPES = {"BIGINT": "bigint", "STRING": "string", "DECIMAL(12,2)": "decimal(12,2)", "TIMESTAMP": "timestamp"}
 ENVELOPE = {
@@ -27,6 +27,7 @@ class Ingestr(Peer):
         "W4": "a topic lands as text that nobody parses",
         "W6": "a topic lands as text that nobody parses",
     }
+    by_the_clock = True
     note = "from Kafka it writes the text of the records, not their columns; upserts are equality deletes"
 
     def version(self) -> str:
@@ -78,7 +79,7 @@ class Ingestr(Peer):
         topic = load.inputs.topic
         assert topic is not None, "no topic"
         source = f"kafka://?bootstrap_servers={topic.bootstrap}&group_id={load.run}&batch_size=50000"
-        every = f"{load.endless or 30:g}s"
+        every = f"{load.endless or COMMIT_EVERY:g}s"
         return (
             "--source-uri", source, "--source-table", topic.name, "--incremental-strategy", "append",
             "--stream", "--flush-records", "200000", "--flush-interval", every,

@@ -114,6 +114,14 @@ def test_flink_has_a_statement_for_each_batch(tmp_path):
     assert all(str(file) in "".join(statements) for file in FILES.csv)
 
 
+def test_a_folder_that_is_loaded_whole_is_one_statement(tmp_path):
+    statements = Flink().statements(LOADS["csv"], tmp_path, LOADS["csv"].inputs)
+    assert sum(one.startswith("INSERT") for one in statements) == 1
+    assert "file:///data/csv/b'" in "".join(statements)
+    files = SeaTunnel().files(LOADS["csv"], tmp_path)
+    assert [name for name in files if name.startswith("load")] == ["load0.conf"]
+
+
 def test_flink_reads_a_topic_up_to_its_end_unless_rows_keep_coming(tmp_path):
     for kind, is_bounded in (("append", True), ("trickle", False)):
         text = "".join(Flink().statements(LOADS[kind], tmp_path, TOPIC))
