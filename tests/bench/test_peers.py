@@ -157,6 +157,7 @@ def test_seatunnel_has_a_configuration_for_each_file(tmp_path):
 def test_ingestr_is_told_the_types_of_the_columns(tmp_path):
     command = Ingestr().steps(LOADS["csv"], tmp_path)[0].command
     assert command[command.index("--columns") + 1].startswith("id:bigint,customer:string,")
+    assert "--columns" not in Ingestr().steps(LOADS["bulk"], tmp_path)[0].command
 
 
 def test_the_jars_of_the_peers_are_pinned_and_agree_with_ours():
