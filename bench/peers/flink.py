@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench.peers.peer import (
     COMMIT_EVERY,
+    MEMORY,
     NAMESPACE,
     PROGRAMS,
     TABLE,
@@ -16,6 +17,7 @@ from bench.peers.peer import (
     Step,
     create,
     database,
+    java_home,
     renamed,
 )
 
@@ -116,8 +118,9 @@ class Flink(Peer):
 
     def steps(self, load: Load, folder: Path) -> list[Step]:
         program = (self.python, str(PROGRAMS / "with_flink.py"))
-        base = [Step((*program, str(folder / "base.json")), counted=False)] if load.base else []
-        return [*base, Step((*program, str(folder / "load.json")), ends=load.endless is None)]
+        environment = {"JAVA_HOME": str(java_home()), "JVM_ARGS": f"-Xmx{MEMORY}"}
+        base = [Step((*program, str(folder / "base.json")), environment, counted=False)] if load.base else []
+        return [*base, Step((*program, str(folder / "load.json")), environment, ends=load.endless is None)]
 
 
 _FROM_TEXT = {

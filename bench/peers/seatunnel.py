@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.peers.peer import NAMESPACE, PROGRAMS, TABLE, CannotInstall, Inputs, Load, Peer, Step, renamed
+from bench.peers.peer import (
+    MEMORY,
+    NAMESPACE,
+    PROGRAMS,
+    TABLE,
+    Inputs,
+    Load,
+    Peer,
+    Step,
+    java_home,
+    renamed,
+)
 from bench.table import InFolder, Place
 
 _WORDS = {"BIGINT": "bigint", "STRING": "string", "DECIMAL(12,2)": "decimal(12, 2)", "TIMESTAMP": "string"}
@@ -118,16 +129,10 @@ class SeaTunnel(Peer):
 {upsert}  }}"""
 
     def steps(self, load: Load, folder: Path) -> list[Step]:
-        from calve.errors import CalveError
-        from calve.runtime import java
-
-        try:
-            executable = str(java.find(compiler=True).executable)
-        except CalveError as error:
-            raise CannotInstall(str(error)) from error
+        executable = str(java_home(compiler=True) / "bin" / "java")
         opened = tuple(word for module in _MODULES for word in ("--add-opens", f"{module}=ALL-UNNAMED"))
         program = (
-            executable, "-Xmx2g", *opened,
+            executable, f"-Xmx{MEMORY}", *opened,
             f"-DSEATUNNEL_HOME={self.home}", f"-Dseatunnel.config={folder}/seatunnel.yaml",
             "-cp", self.class_path(), str(PROGRAMS / "WithSeaTunnel.java"), str(self.home),
         )  # fmt: skip

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,13 @@ def test_what_a_peer_does_not_do_is_a_workload_and_has_a_reason(name):
     assert all(cannot.values())
     known = {one.split("-")[0] for one in WORKLOADS}
     assert {one.split("-")[0] for one in cannot} <= known
+
+
+def test_what_a_peer_does_not_do_it_does_not_do_in_other_sizes(tmp_path):
+    assert KafkaConnect().refusal(replace(LOADS["upsert"], workload="W2-large")) == "the sink only appends"
+    assert SeaTunnel().refusal(replace(LOADS["trickle"], workload="W5-10s"))
+    assert peers.find("dlt").refusal(LOADS["upsert"]) is None
+    assert peers.find("dlt").refusal(replace(LOADS["upsert"], workload="W2-large"))
 
 
 @pytest.mark.parametrize("kind", LOADS)
