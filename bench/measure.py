@@ -118,11 +118,17 @@ class Watched:
         """The first moment at which so many rows were visible."""
         return next((one for one in self.samples if one.rows >= rows), None)
 
-    def steady(self, after: int) -> Sample | None:
-        """What came after the first `after` rows: seconds, CPU-seconds and rows; None if that is nothing."""
-        begin, end = self.visible(after), self.samples[-1] if self.samples else None
-        if begin is None or end is None or end.rows <= begin.rows:
+    def steady(self, after: int, by_the_clock: bool = False) -> Sample | None:
+        """What came after the first `after` rows: seconds, CPU-seconds and rows; None if that is nothing.
+
+        The last commit of a command that commits `by_the_clock` waits for the clock, not for rows: it is left
+        out where there are others.
+        """
+        begin = self.visible(after)
+        later = [one for one in self.samples if begin is not None and one.rows > begin.rows]
+        if begin is None or not later:
             return None
+        end = later[-2] if by_the_clock and len(later) > 1 else later[-1]
         return Sample(end.wall - begin.wall, end.cpu - begin.cpu, end.rows - begin.rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -114,7 +115,9 @@ class Workload(ABC):
             result.wrong.append("there is no table")
         else:
             stand.left[self.name, peer.name] = metadata
-            result.wrong += check.differences(load.expected, check.found(metadata, peer.columns(load)))
+            wrong = check.differences(load.expected, check.found(metadata, peer.columns(load)))
+            # After a failure the number of rows tells enough.
+            result.wrong += wrong[:1] if result.wrong else wrong
         result.right = not result.wrong
         result.more = dict(self.more(load, watched, facts))
         return result
@@ -129,11 +132,18 @@ def failures(watched: Sequence[Watched], log: Path, limit: float) -> list[str]:
     found = []
     for one in watched:
         if one.code:
-            lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-            found.append(f"ended with {one.code}: {lines[-1][:200] if lines else 'it says nothing'}")
+            said = cause(log.read_text(errors="replace") if log.exists() else "")
+            found.append(f"ended with {one.code}: {said[:200] or 'it says nothing'}")
         if not one.in_time:
             found.append(f"not done after {limit:.0f} s")
     return found
+
+
+def cause(log: str) -> str:
+    """The line of a log that tells best why a command failed: that of the last error, or its last one."""
+    lines = log.strip().splitlines()
+    named = [line for line in lines if re.match(r"(Caused by: )?[\w.$]+(Error|Exception)\b", line)]
+    return (named or lines or [""])[-1].strip()
 
 
 class Append(Workload):
@@ -190,14 +200,14 @@ class Steady(Append):
     )
     count = 12_000_000
 
-    def more(self, load: Load, watched: Sequence[Watched], facts: Facts) -> Mapping[str, float | None]:
-        steady = watched[-1].steady(load.rows // 6)
-        if steady is None:
-            return {"steady_rows_per_second": None, "steady_cpu_per_million": None}
-        return {
-            "steady_rows_per_second": steady.rows / steady.wall,
-            "steady_cpu_per_million": per_million(steady.cpu, steady.rows),
-        }
+    def judged(
+        self, stand: Stand, peer: Peer, load: Load, folder: Path, watched: Sequence[Watched]
+    ) -> Result:
+        result = super().judged(stand, peer, load, folder, watched)
+        steady = watched[-1].steady(load.rows // 6, peer.by_the_clock)
+        result.more["steady_rows_per_second"] = steady and steady.rows / steady.wall
+        result.more["steady_cpu_per_million"] = steady and per_million(steady.cpu, steady.rows)
+        return result
 
 
 def per_million(cpu: float, rows: int) -> float:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bench.peers.peer import COMMIT_EVERY, NAMESPACE, TABLE, CannotInstall, Load, Peer, Step, create, database
+from bench.peers.peer import (
+    COMMIT_EVERY,
+    MEMORY,
+    NAMESPACE,
+    TABLE,
+    Load,
+    Peer,
+    Step,
+    create,
+    database,
+    java_home,
+)
 from tests.servers import process
 
 _SHARED = {
@@ -21,7 +32,8 @@ class KafkaConnect(Peer):
     name = "kafka-connect"
     takes = ("topic",)
     jars = ("iceberg-connect",)
-    cannot = {"W2": "the sink only appends", "W2-large": "the sink only appends"}
+    cannot = {"W2": "the sink only appends"}
+    by_the_clock = True
     note = f"commits every {COMMIT_EVERY:.0f} s"
 
     def version(self) -> str:
@@ -87,14 +99,9 @@ class KafkaConnect(Peer):
         }
 
     def steps(self, load: Load, folder: Path) -> list[Step]:
-        from calve.runtime import java
-
-        try:
-            executable = str(java.find().executable)
-        except Exception as error:
-            raise CannotInstall(str(error)) from error
+        executable = str(java_home() / "bin" / "java")
         main = "org.apache.kafka.connect.cli.ConnectStandalone"
-        options = ("-Xmx2g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+        options = (f"-Xmx{MEMORY}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
         files = (str(folder / "worker.properties"), str(folder / "sink.properties"))
         return [Step((executable, *options, "-cp", process.class_path("connect"), main, *files), ends=False)]
 

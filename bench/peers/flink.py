@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench.peers.peer import (
     COMMIT_EVERY,
+    MEMORY,
     NAMESPACE,
     PROGRAMS,
     TABLE,
@@ -16,6 +17,7 @@ from bench.peers.peer import (
     Step,
     create,
     database,
+    java_home,
     renamed,
 )
 
@@ -29,6 +31,7 @@ class Flink(Peer):
     takes = ("topic", "csv")
     packages = ("apache-flink==2.1.3", "setuptools<81")
     jars = ("flink",)
+    by_the_clock = True
     note = f"commits every {COMMIT_EVERY:.0f} s; reads CSV where files are loaded"
 
     def version(self) -> str:
@@ -81,8 +84,10 @@ class Flink(Peer):
                 f"{target} {names} FROM input WHERE id IS NOT NULL",
             ]
         chosen = ", ".join(_FROM_TEXT.get(name, name) for name in load.shape.columns)
-        for number, file in enumerate(inputs.csv):
-            found.append(self.file_table(load, file, number))
+        # A folder is read whole; batches have to come one after the other.
+        paths = inputs.csv if load.is_upsert else (inputs.csv[0].parent,)
+        for number, path in enumerate(paths):
+            found.append(self.file_table(load, path, number))
             found.append(f"{target} {chosen} FROM input{number} WHERE id IS NOT NULL")
         return found
 
@@ -101,20 +106,21 @@ class Flink(Peer):
             "'json.ignore-parse-errors' = 'true')"
         )
 
-    def file_table(self, load: Load, file: Path, number: int) -> str:
-        """A CSV file as a table of Flink's; its header is a row whose id is no number."""
+    def file_table(self, load: Load, path: Path, number: int) -> str:
+        """A CSV file, or a folder of them, as a table of Flink's; a header is a row whose id is no number."""
         columns = ", ".join(
             f"{name} {'STRING' if kind == 'TIMESTAMP' else kind}" for name, kind in load.shape.columns.items()
         )
         return (
             f"CREATE TEMPORARY TABLE input{number} ({columns}) WITH ('connector' = 'filesystem', "
-            f"'path' = 'file://{file}', 'format' = 'csv', 'csv.ignore-parse-errors' = 'true')"
+            f"'path' = 'file://{path}', 'format' = 'csv', 'csv.ignore-parse-errors' = 'true')"
         )
 
     def steps(self, load: Load, folder: Path) -> list[Step]:
         program = (self.python, str(PROGRAMS / "with_flink.py"))
-        base = [Step((*program, str(folder / "base.json")), counted=False)] if load.base else []
-        return [*base, Step((*program, str(folder / "load.json")), ends=load.endless is None)]
+        environment = {"JAVA_HOME": str(java_home()), "JVM_ARGS": f"-Xmx{MEMORY}"}
+        base = [Step((*program, str(folder / "base.json")), environment, counted=False)] if load.base else []
+        return [*base, Step((*program, str(folder / "load.json")), environment, ends=load.endless is None)]
 
 
 _FROM_TEXT = {

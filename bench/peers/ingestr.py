@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.peers.peer import NAMESPACE, TABLE, Inputs, Load, Peer, Step, database
+from bench.peers.peer import COMMIT_EVERY, NAMESPACE, TABLE, Inputs, Load, Peer, Step, database
 
 _TYPES = {"BIGINT": "bigint", "STRING": "string", "DECIMAL(12,2)": "decimal(12,2)", "TIMESTAMP": "timestamp"}
 ENVELOPE = {
@@ -18,22 +18,24 @@ ENVELOPE = {
 
 
 class Ingestr(Peer):
-    """CSV files are merged or appended; a topic lands as an envelope around the text of its records."""
+    """Files are merged or appended one by one; a topic lands as the text of its records in an envelope."""
 
     name = "ingestr"
-    takes = ("topic", "csv")
+    takes = ("topic", "parquet", "csv")
     packages = ("ingestr==1.1.22",)
     cannot = {
         "W4": "a topic lands as text that nobody parses",
         "W6": "a topic lands as text that nobody parses",
     }
+    by_the_clock = True
     note = "from Kafka it writes the text of the records, not their columns; upserts are equality deletes"
 
     def version(self) -> str:
         return f"ingestr {self.installed('ingestr')}"
 
     def form(self, inputs: Inputs) -> str | None:
-        return "csv" if inputs.csv else super().form(inputs)
+        """Files, where there are some: only they have columns."""
+        return next((name for name in ("parquet", "csv") if name in inputs.forms), super().form(inputs))
 
     def prepare(self, load: Load, folder: Path) -> None:
         super().prepare(load, folder)
@@ -60,25 +62,27 @@ class Ingestr(Peer):
         environment = {"DISABLE_TELEMETRY": "true", "INGESTR_DISABLE_TELEMETRY": "true"}
         if self.form(load.inputs) == "topic":
             return [Step((*common, *self.stream(load)), environment, ends=False)]
-        base = load.base.csv if load.base else ()
+        form = str(self.form(load.inputs))
+        base = getattr(load.base, form) if load.base else ()
         return [
             *(Step((*common, *self.file(load, file)), environment, counted=False) for file in base),
-            *(Step((*common, *self.file(load, file)), environment) for file in load.inputs.csv),
+            *(Step((*common, *self.file(load, file)), environment) for file in getattr(load.inputs, form)),
         ]
 
     def file(self, load: Load, file: Path) -> tuple[str, ...]:
-        """One CSV file; without the types of its columns numbers would land as text."""
+        """One file; without the types of its columns numbers of CSV would land as text."""
         types = ",".join(f"{name}:{_TYPES[kind]}" for name, kind in load.shape.columns.items())
+        typed = ("--columns", types) if file.suffix == ".csv" else ()
         how = ("merge", "--primary-key", "id") if load.is_upsert else ("append",)
-        source = ("--source-uri", f"csv://{file}", "--source-table", file.stem)
-        return (*source, "--columns", types, "--incremental-strategy", *how)
+        source = ("--source-uri", f"{file.suffix[1:]}://{file}", "--source-table", file.stem)
+        return (*source, *typed, "--incremental-strategy", *how)
 
     def stream(self, load: Load) -> tuple[str, ...]:
         """A topic without end."""
         topic = load.inputs.topic
         assert topic is not None, "no topic"
         source = f"kafka://?bootstrap_servers={topic.bootstrap}&group_id={load.run}&batch_size=50000"
-        every = f"{load.endless or 30:g}s"
+        every = f"{load.endless or COMMIT_EVERY:g}s"
         return (
             "--source-uri", source, "--source-table", topic.name, "--incremental-strategy", "append",
             "--stream", "--flush-records", "200000", "--flush-interval", every,

@@ -22,6 +22,8 @@ LOCK = Path(__file__).with_name("jars.lock")
 NAMESPACE, TABLE = "bench", "orders"
 COMMIT_EVERY = 10.0
 """Seconds between commits of peers that commit by the clock."""
+MEMORY = "4g"
+"""The heap of every peer that runs on Java."""
 
 
 class CannotInstall(Exception):
@@ -99,9 +101,11 @@ class Peer(ABC):
     jars: ClassVar[tuple[str, ...]] = ()
     """The components of `jars.lock` that it runs on."""
     cannot: ClassVar[Mapping[str, str]] = {}
-    """Workloads that it does not do, and why."""
+    """Workloads that it does not do, and why; `W5` stands for `W5-10s` too."""
     most_batches: ClassVar[int | None] = None
     """How many batches of upserts it is asked for, where all of them would take too long."""
+    by_the_clock: ClassVar[bool] = False
+    """Whether it commits every so many seconds, whatever has come by then."""
     note: ClassVar[str] = ""
     """What a reader of the numbers must know."""
 
@@ -148,8 +152,9 @@ class Peer(ABC):
 
     def refusal(self, load: Load) -> str | None:
         """Why it does not do this; None if it does."""
-        if load.workload in self.cannot:
-            return self.cannot[load.workload]
+        for name in (load.workload, load.workload.split("-")[0]):
+            if name in self.cannot:
+                return self.cannot[name]
         return None if self.form(load.inputs) else f"reads {' and '.join(self.takes)} only"
 
     def form(self, inputs: Inputs) -> str | None:
@@ -196,6 +201,17 @@ def _run(command: list[str]) -> None:
     if ended.returncode:
         said = (ended.stderr or ended.stdout).strip().splitlines() or ["it says nothing"]
         raise CannotInstall(f"{shutil.which(command[0]) or command[0]} {' '.join(command[1:3])}: {said[-1]}")
+
+
+def java_home(compiler: bool = False) -> Path:
+    """Where the Java is on which peers run; raises CannotInstall."""
+    from calve.errors import CalveError
+    from calve.runtime import java
+
+    try:
+        return java.find(compiler=compiler).home
+    except CalveError as error:
+        raise CannotInstall(str(error)) from error
 
 
 def database(folder: Path) -> Path:

@@ -55,3 +55,9 @@ def test_what_is_steady_comes_after_the_first_rows():
     assert watched.steady(2_000) == Sample(3, 4, 4_000)
     assert watched.steady(6_000) is None
     assert Watched().steady(1) is None
+
+
+def test_the_last_commit_by_the_clock_is_not_steady_as_it_waits():
+    watched = Watched(samples=[Sample(10, 20, 2_000), Sample(20, 23, 5_000), Sample(30, 24, 6_000)])
+    assert watched.steady(2_000, by_the_clock=True) == Sample(10, 3, 3_000)
+    assert watched.steady(5_000, by_the_clock=True) == Sample(10, 1, 1_000)

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,13 @@ def test_what_a_peer_does_not_do_is_a_workload_and_has_a_reason(name):
     assert all(cannot.values())
     known = {one.split("-")[0] for one in WORKLOADS}
     assert {one.split("-")[0] for one in cannot} <= known
+
+
+def test_what_a_peer_does_not_do_it_does_not_do_in_other_sizes(tmp_path):
+    assert KafkaConnect().refusal(replace(LOADS["upsert"], workload="W2-large")) == "the sink only appends"
+    assert SeaTunnel().refusal(replace(LOADS["trickle"], workload="W5-10s"))
+    assert peers.find("dlt").refusal(LOADS["upsert"]) is None
+    assert peers.find("dlt").refusal(replace(LOADS["upsert"], workload="W2-large"))
 
 
 @pytest.mark.parametrize("kind", LOADS)
@@ -114,6 +122,14 @@ def test_flink_has_a_statement_for_each_batch(tmp_path):
     assert all(str(file) in "".join(statements) for file in FILES.csv)
 
 
+def test_a_folder_that_is_loaded_whole_is_one_statement(tmp_path):
+    statements = Flink().statements(LOADS["csv"], tmp_path, LOADS["csv"].inputs)
+    assert sum(one.startswith("INSERT") for one in statements) == 1
+    assert "file:///data/csv/b'" in "".join(statements)
+    files = SeaTunnel().files(LOADS["csv"], tmp_path)
+    assert [name for name in files if name.startswith("load")] == ["load0.conf"]
+
+
 def test_flink_reads_a_topic_up_to_its_end_unless_rows_keep_coming(tmp_path):
     for kind, is_bounded in (("append", True), ("trickle", False)):
         text = "".join(Flink().statements(LOADS[kind], tmp_path, TOPIC))
@@ -149,6 +165,7 @@ def test_seatunnel_has_a_configuration_for_each_file(tmp_path):
 def test_ingestr_is_told_the_types_of_the_columns(tmp_path):
     command = Ingestr().steps(LOADS["csv"], tmp_path)[0].command
     assert command[command.index("--columns") + 1].startswith("id:bigint,customer:string,")
+    assert "--columns" not in Ingestr().steps(LOADS["bulk"], tmp_path)[0].command
 
 
 def test_the_jars_of_the_peers_are_pinned_and_agree_with_ours():

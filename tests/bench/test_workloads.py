@@ -13,6 +13,7 @@ from bench.workloads import (
     BulkParquet,
     batch_seconds,
     both,
+    cause,
     expected,
     latencies,
     quantile,
@@ -119,3 +120,12 @@ def test_data_is_made_once(tmp_path):
     assert stand.whole("x", ORDERS, 100, ["parquet", "csv"], files=3) == first
     assert {file: file.stat().st_mtime_ns for file in before} == before
     assert len(before) == 6
+
+
+def test_why_a_command_failed_is_its_last_error():
+    log = (
+        "INFO starting\nOSError: no disk\n\tat a.B(B.java:1)\nCaused by: x.YException: no id\n\tat c\n+- plan"
+    )
+    assert cause(log) == "Caused by: x.YException: no id"
+    assert cause("one\ntwo\n") == "two"
+    assert cause("") == ""

@@ -9,8 +9,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 
-def rows(name: str):
-    return pq.read_table(name) if name.endswith(".parquet") else pyarrow.csv.read_csv(name)
+def rows(names: list[str]):
+    for name in names:
+        yield pq.read_table(name) if name.endswith(".parquet") else pyarrow.csv.read_csv(name)
 
 
 def main(file: str) -> None:
@@ -21,10 +22,12 @@ def main(file: str) -> None:
         destination=dlt.destinations.filesystem(f"file://{task['folder']}/warehouse"),
         dataset_name=task["dataset"],
     )
-    for name in task["files"]:
+    is_upsert = task["how"] == "upsert"
+    # Batches have to come one after the other; the rest is one load.
+    for names in [[name] for name in task["files"]] if is_upsert else [task["files"]]:
         pipeline.run(
-            dlt.resource(lambda name=name: [rows(name)], name=task["table"], primary_key="id"),
-            write_disposition=upserts if task["how"] == "upsert" else "append",
+            dlt.resource(rows(names), name=task["table"], primary_key="id"),
+            write_disposition=upserts if is_upsert else "append",
             table_format="iceberg",
         )
 

@@ -48,7 +48,9 @@ def records(spark: SparkSession, task: dict) -> DataFrame:
 
 
 def stream(spark: SparkSession, task: dict) -> None:
-    writer = records(spark, task).writeStream.option("checkpointLocation", task["checkpoint"])
+    # What from_json gives may be NULL in Iceberg's eyes, filtered or not, and the id of the table may not.
+    options = {"checkpointLocation": task["checkpoint"], "check-nullability": "false"}
+    writer = records(spark, task).writeStream.options(**options)
     every = (
         {"availableNow": True} if task["every"] is None else {"processingTime": f"{task['every']} seconds"}
     )
