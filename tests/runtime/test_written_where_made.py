@@ -8,10 +8,12 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JError
 
 from calve import crash
 from calve.crash import Crash, Fault
-from calve.errors import BadRecord
+from calve.errors import BadRecord, Unavailable
+from calve.iceberg import arrow
 from calve.project import ResolvedPipeline
 from calve.runtime.profile import Profile
 from calve.runtime.report import Report
@@ -245,3 +247,23 @@ def test_values_that_have_to_be_cast_leave_it_to_icebergs_own_writer(lake, pipel
     _, profile = run(lake, pipeline(schema="id BIGINT, amount FLOAT"))
     assert "cast" in profile.writer
     assert [tuple(row) for row in lake.spark.table(lake.name("orders").sql()).collect()] == [(1, 1.5)]
+
+
+def test_rows_that_are_too_large_for_what_is_taken_at_once_are_taken_in_smaller_parts(
+    lake, pipeline, tmp_path, monkeypatch
+):
+    write(tmp_path, "a", *orders(5))
+    taken = []
+    known = arrow.write_where_made
+
+    def tight(table, records, work, target):
+        taken.append(lake.spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch"))
+        if len(taken) == 1:
+            raise Unavailable("Cannot write") from Py4JError("java.lang.OutOfMemoryError: no memory")
+        return known(table, records, work, target)
+
+    monkeypatch.setattr(arrow, "write_where_made", tight)
+    status, _ = run(lake, pipeline(retry_for="30s"))
+    assert taken == ["4096", "50000"]
+    assert (status.rows, status.retries) == (5, 1)
+    assert lake.ids(table(lake)) == [0, 1, 2, 3, 4]

@@ -23,6 +23,7 @@ from calve.decode.decoder import Decoder, utf8
 from calve.decode.dialect import Dialect
 from calve.decode.division import Mismatch
 from calve.decode.rows import checked, sifted
+from calve.decode.worker import settle
 from calve.errors import BadRecord, CalveError
 from calve.gateway import WorkerError
 
@@ -93,6 +94,7 @@ def over_tasks(
     """A function for `mapInArrow` over the numbers of tasks: what `read` gives of the splits of each."""
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 for split in tasks[int(str(task))]:

@@ -18,6 +18,7 @@ from calve.decode.changes import Records, RowChanges
 from calve.decode.debezium import DebeziumDecoder
 from calve.decode.decoder import Decoder
 from calve.decode.schemas import stated_id
+from calve.decode.worker import settle
 from calve.errors import CalveError
 from calve.gateway import WorkerError
 
@@ -188,6 +189,7 @@ def _mapped(
         return _with(made, batch, kept)
 
     def mapped(batches: Batches) -> Batches:
+        settle()
         for batch in batches:
             try:
                 yield rows(batch)

@@ -95,8 +95,10 @@ def _jar_settings(settings: SparkSettings, files: Sequence[Path]) -> dict[str, s
     """A JVM of our own has the jars on its class path, where classes can be shared; executors fetch them."""
     if not _has_jvm_of_its_own(settings.master):
         return {"spark.jars": ",".join(str(file) for file in files)}
-    options = warm.options(Path(os.environ["JAVA_HOME"]), files, settings.config.get(_JAVA_OPTIONS, ""))
-    return {_JAVA_OPTIONS: options} if options else {}
+    given = settings.config.get(_JAVA_OPTIONS, "")
+    # What a batch leaves is garbage at once: a collector that stops for it takes less than one beside it.
+    given = given if "GC" in given else f"-XX:+UseParallelGC {given}".rstrip()
+    return {_JAVA_OPTIONS: warm.options(Path(os.environ["JAVA_HOME"]), files, given)}
 
 
 def branch_off(spark: SparkSession, catalogs: Iterable[Catalog]) -> SparkSession:

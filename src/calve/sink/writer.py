@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from calve import crash
+from calve import crash, gateway
+from calve.errors import CalveError, Unavailable
 from calve.iceberg.catalog import Catalog
 from calve.iceberg.evolve import Steps
 from calve.iceberg.stage import NOTHING, Staged, stage
@@ -31,15 +32,19 @@ if TYPE_CHECKING:
     from calve.decode.undecoded import Undecoded
 
 _ROWS_OF_ONE_TASK = 50_000
+_BYTES_OF_A_SMALL_ROW = 1024
+_ROWS_AT_ONCE = 4096
+"""How many rows workers are handed at once where rows are small on average, and only a few can be large."""
 _ROWS_OF_ONE_FILE = 500_000
-"""How many rows one task takes at least where rows go to several partitions: each writes files of its own."""
+"""How many rows one task takes at least where it writes several files, or where all cores are busy."""
 
 
-def _tasks(rows: int, is_partitioned: bool) -> int | None:
-    """How many tasks may write a batch; None for as many as the source has."""
+def _tasks(rows: int, is_partitioned: bool, cores: int) -> int:
+    """How many tasks may write a batch: each has a cost of its own, and writes files of its own."""
     if rows <= _ROWS_OF_ONE_TASK:
         return 1
-    return -(-rows // _ROWS_OF_ONE_FILE) if is_partitioned else None
+    many = -(-rows // _ROWS_OF_ONE_FILE)
+    return many if is_partitioned else max(many, cores)
 
 
 class Writer:
@@ -73,6 +78,7 @@ class Writer:
             lambda: Catalog(spark, sink.catalog.spark_name(), sink.catalog.description())
         )
         patience.opened(self._catalog.renew)
+        self._met_large_rows = False
         self._table: Table | None = None
         self._committer: Committer | None = None
         self._tombstones = Tombstones(spark, sink, sink_id, patience) if sink.order_by else None
@@ -138,7 +144,7 @@ class Writer:
         needs = self._needs(frame, undecoded is not None)
         self.made_by = choice.described(needs)
         if undecoded is not None and choice.why_java(needs) is None:
-            staged = self._written_where_made(undecoded, rows)
+            staged = self._written_where_made(undecoded, rows, size)
         else:
             frame = frame.coalesce(1) if rows <= _ROWS_OF_ONE_TASK else frame
             staged = self._staged(prepare.shaped(frame, self.table, self._policy), rows, size)
@@ -162,15 +168,30 @@ class Writer:
         rows = prepare.values_of(prepare.columns_of(frame))
         return Needs(self.sink, decodes, held=prepare.held(self.table) if decodes else None, rows=rows)
 
-    def _written_where_made(self, undecoded: Undecoded, rows: int) -> Staged:
+    def _written_where_made(self, undecoded: Undecoded, rows: int, size: int) -> Staged:
         """Have the workers that decode write the files as well; only what they tell of them comes back."""
+        are_small = 0 < size <= rows * _BYTES_OF_A_SMALL_ROW
+        if not are_small or self._met_large_rows:
+            return self._written(undecoded, rows)
+        try:
+            with gateway.arrow_batches(self._spark, _ROWS_AT_ONCE):
+                return self._written(undecoded, rows)
+        except CalveError as error:
+            if not gateway.is_out_of_memory(error):
+                raise
+            self._met_large_rows = True
+            raise Unavailable(
+                f"{error}; some rows are much larger than others, smaller parts are tried"
+            ) from error
+
+    def _written(self, undecoded: Undecoded, rows: int) -> Staged:
         from calve.iceberg import arrow
 
         form = prepare.parquet_format(self.table, self.sink)
         bucket = prepare.bucket(self.sink, self.table)
         target = arrow.target(self.table, form, self.sink.change_columns, bucket)
-        most = _tasks(rows, bool(target.fields))
-        records = undecoded.records.coalesce(most) if most else undecoded.records
+        most = _tasks(rows, bool(target.fields), self._spark.sparkContext.defaultParallelism)
+        records = undecoded.records.coalesce(most)
         staged, counted = arrow.write_where_made(self.table, records, undecoded.work, target)
         prepare.check_count(counted, staged, self.table)
         return self._replacing(staged)
