@@ -149,7 +149,6 @@ def test_charts_are_drawn(document, tmp_path):
 
 def test_every_number_that_workloads_tell_has_words():
     import re
-    from pathlib import Path
 
     text = "".join(
         (Path(report.__file__).parent / f"{name}.py").read_text() for name in ("workloads", "readers")
