@@ -111,6 +111,10 @@ class Watched:
     code: int | None = None
     """How it ended; None where it was ended because it was done, or out of time."""
     in_time: bool = True
+    gave_up: bool = False
+    """Whether it was ended because it said that it does not go on."""
+    began: float = 0.0
+    """When it was started, as clocks tell."""
     samples: list[Sample] = field(default_factory=list)
     """One for each time that more rows were visible."""
 
@@ -163,12 +167,14 @@ def watch(
     rows: Callable[[], int] = lambda: 0,
     until: int | None = None,
     limit: float = 1800.0,
+    given_up: str | None = None,
 ) -> Watched:
     """Run a command until it ends, or with `until`, until so many rows are visible; then it is ended.
 
-    What it took is counted up to there. One that is not done after `limit` seconds is ended, and said so.
+    What it took is counted up to there. One that is not done after `limit` seconds, or has said `given_up`,
+    is ended, and said so.
     """
-    found, begun = Watched(), time.perf_counter()
+    found, begun = Watched(began=time.time()), time.perf_counter()
     with log.open("ab") as out:
         process = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
@@ -183,7 +189,8 @@ def watch(
             found.code = ended[0] if ended else None
             found.cpu = max(found.cpu, ended[1]) if ended else found.cpu
             found.in_time = bool(ended) or found.wall < limit
-            done = bool(ended) or not found.in_time
+            found.gave_up = given_up is not None and given_up.encode() in log.read_bytes()
+            done = bool(ended) or not found.in_time or found.gave_up
             done = done or (until is not None and bool(found.samples) and found.samples[-1].rows >= until)
     finally:
         _end(process)

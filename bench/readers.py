@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from bench.workloads import Result, quantile
 SCANNED = ("W1", "W2", "W2-large")
 """The workloads whose tables are scanned."""
 LIMIT = 300.0
+LATE = f"did not read it in {LIMIT:.0f} s"
 
 
 def scans(stand: Stand) -> list[Result]:
@@ -27,18 +28,16 @@ def scans(stand: Stand) -> list[Result]:
     found = []
     for (workload, peer), file in left.items():
         with_duckdb = scanned([sys.executable, str(PROGRAMS / "with_duckdb.py")], [file])
-        more = {"duckdb_seconds": with_duckdb.get(file), "spark_seconds": with_spark.get(file)}
-        missing = [
-            f"{name.split('_')[0]} did not read it in {LIMIT:.0f} s"
-            for name, told in more.items()
-            if told is None
-        ]
+        both = {"DuckDB": with_duckdb.get(file, LATE), "Spark": with_spark.get(file, LATE)}
+        missing = [f"{name} {one}" for name, one in both.items() if isinstance(one, str)]
+        seconds = {name: one for name, one in both.items() if isinstance(one, float)}
+        more = {"duckdb_seconds": seconds.get("DuckDB"), "spark_seconds": seconds.get("Spark")}
         found.append(Result(f"W9 after {workload}", peer, wrong=missing, more=more))
     return found
 
 
-def scanned(program: list[str], files: list[Path]) -> dict[Path, float]:
-    """Seconds of a warm scan of each table, without those that the reader fails at or takes too long for."""
+def scanned(program: list[str], files: list[Path]) -> dict[Path, float | str]:
+    """Seconds of a warm scan of each table, or why the reader fails; without those that take too long."""
     if not files:
         return {}
     try:
@@ -48,8 +47,18 @@ def scanned(program: list[str], files: list[Path]) -> dict[Path, float]:
         lines = ended.stdout.splitlines()
     except subprocess.TimeoutExpired as late:
         lines = (late.stdout or b"").decode().splitlines() if isinstance(late.stdout, bytes) else []
-    told = (json.loads(line) for line in lines if line.startswith("{"))
-    return {Path(one["file"]): one["seconds"] for one in told if one.get("seconds") is not None}
+    return told(lines)
+
+
+def told(lines: Iterable[str]) -> dict[Path, float | str]:
+    """What a reader has said about each table."""
+    found = [json.loads(line) for line in lines if line.startswith("{")]
+    return {
+        Path(one["file"]): f"cannot read it: {one['error'].splitlines()[0][:200]}"
+        if one["seconds"] is None
+        else float(one["seconds"])
+        for one in found
+    }
 
 
 def catalog(stand: Stand) -> list[Result]:

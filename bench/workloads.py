@@ -93,10 +93,10 @@ class Workload(ABC):
             one = watch(
                 step.command, folder=folder, log=folder / "log", environment=step.environment,
                 rows=place.rows if step.counted else lambda: 0, until=None if step.ends else limit,
-                limit=stand.limit,
+                limit=stand.limit, given_up=step.given_up,
             )  # fmt: skip
             found += [one] if step.counted else []
-            if one.code or not one.in_time:
+            if one.code or one.gave_up or not one.in_time:
                 return [one]
         return found
 
@@ -131,9 +131,10 @@ def failures(watched: Sequence[Watched], log: Path, limit: float) -> list[str]:
     """How commands ended that did not end well."""
     found = []
     for one in watched:
-        if one.code:
+        if one.code or one.gave_up:
             said = cause(log.read_text(errors="replace") if log.exists() else "")
-            found.append(f"ended with {one.code}: {said[:200] or 'it says nothing'}")
+            how = "gave up" if one.gave_up else f"ended with {one.code}"
+            found.append(f"{how}: {said[:200] or 'it says nothing'}")
         if not one.in_time:
             found.append(f"not done after {limit:.0f} s")
     return found
@@ -252,7 +253,7 @@ def batch_seconds(watched: Sequence[Watched], facts: Facts, batches: int) -> flo
     if len(watched) == batches > 1:
         return median(one.wall for one in watched)
     between = facts.per_batch(batches)
-    made = [at for at in facts.commits if at >= facts.commits[-1] - watched[-1].wall] if facts.commits else []
+    made = [at for at in facts.commits if at >= watched[-1].began]
     # The first commit of a process comes after its start, and a fence may stand before it.
     if len(between) == batches and batches <= len(made) <= batches + 1 and batches > 1:
         return median(between[1:])

@@ -103,7 +103,8 @@ class KafkaConnect(Peer):
         main = "org.apache.kafka.connect.cli.ConnectStandalone"
         options = (f"-Xmx{MEMORY}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
         files = (str(folder / "worker.properties"), str(folder / "sink.properties"))
-        return [Step((executable, *options, "-cp", process.class_path("connect"), main, *files), ends=False)]
+        command = (executable, *options, "-cp", process.class_path("connect"), main, *files)
+        return [Step(command, ends=False, given_up="Task is being killed and will not recover")]
 
 
 def _topic(load: Load) -> Any:

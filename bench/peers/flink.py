@@ -54,7 +54,12 @@ class Flink(Peer):
 
     def prepare(self, load: Load, folder: Path) -> None:
         super().prepare(load, folder)
-        create(load, folder, {"write.upsert.enabled": "true"} if load.is_upsert else {})
+        create(load, folder, self.properties(load))
+
+    def properties(self, load: Load) -> dict[str, str]:
+        """Those of the table; each partition has one writer, else open files take twice the memory."""
+        upsert = {"write.upsert.enabled": "true"} if load.is_upsert else {}
+        return {**upsert, **({"write.distribution-mode": "hash"} if load.partition_by else {})}
 
     def files(self, load: Load, folder: Path) -> dict[str, str]:
         found = {"load.json": json.dumps(self.statements(load, folder, load.inputs), indent=2)}
@@ -118,7 +123,11 @@ class Flink(Peer):
 
     def steps(self, load: Load, folder: Path) -> list[Step]:
         program = (self.python, str(PROGRAMS / "with_flink.py"))
-        environment = {"JAVA_HOME": str(java_home()), "JVM_ARGS": f"-Xmx{MEMORY}"}
+        environment = {
+            "JAVA_HOME": str(java_home()),
+            "JVM_ARGS": f"-Xmx{MEMORY}",
+            "FLINK_LOG_DIR": str(folder),
+        }
         base = [Step((*program, str(folder / "base.json")), environment, counted=False)] if load.base else []
         return [*base, Step((*program, str(folder / "load.json")), environment, ends=load.endless is None)]
 

@@ -85,6 +85,8 @@ class Step:
     counted: bool = True
     ends: bool = True
     """Whether it ends by itself; others are ended once the rows are there."""
+    given_up: str | None = None
+    """What one that does not end says when it has given up."""
 
 
 class Peer(ABC):

@@ -122,6 +122,12 @@ def test_flink_has_a_statement_for_each_batch(tmp_path):
     assert all(str(file) in "".join(statements) for file in FILES.csv)
 
 
+def test_flink_has_one_writer_for_a_partition():
+    assert Flink().properties(LOADS["days"]) == {"write.distribution-mode": "hash"}
+    assert Flink().properties(LOADS["upsert"]) == {"write.upsert.enabled": "true"}
+    assert Flink().properties(LOADS["append"]) == {}
+
+
 def test_a_folder_that_is_loaded_whole_is_one_statement(tmp_path):
     statements = Flink().statements(LOADS["csv"], tmp_path, LOADS["csv"].inputs)
     assert sum(one.startswith("INSERT") for one in statements) == 1

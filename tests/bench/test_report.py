@@ -1,8 +1,9 @@
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
-from bench import report
+from bench import readers, report
 from bench.workloads import Result
 
 RIGHT = Result(
@@ -148,7 +149,6 @@ def test_charts_are_drawn(document, tmp_path):
 
 def test_every_number_that_workloads_tell_has_words():
     import re
-    from pathlib import Path
 
     text = "".join(
         (Path(report.__file__).parent / f"{name}.py").read_text() for name in ("workloads", "readers")
@@ -159,3 +159,15 @@ def test_every_number_that_workloads_tell_has_words():
         )
     )
     assert told - {"file_size_in_bytes"} == set(report.UNITS)
+
+
+def test_a_reader_that_fails_is_told_from_one_that_is_late():
+    lines = [
+        "starting",
+        '{"file": "/a/v1.metadata.json", "seconds": 2}',
+        '{"file": "/b/v1.metadata.json", "seconds": null, "error": "no such column\\nLINE 1"}',
+    ]
+    assert readers.told(lines) == {
+        Path("/a/v1.metadata.json"): 2.0,
+        Path("/b/v1.metadata.json"): "cannot read it: no such column",
+    }

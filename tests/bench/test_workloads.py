@@ -56,12 +56,15 @@ def test_the_time_of_a_batch_is_that_of_its_command():
 
 def test_the_time_of_a_batch_is_that_between_commits_where_each_is_one():
     commits = (100.0, 200.0, 201.0, 203.0, 206.0)
-    assert batch_seconds([Watched(50.0)], Facts(commits=commits), 4) == 2.0
+    assert batch_seconds([Watched(50.0, began=199.5)], Facts(commits=commits), 4) == 2.0
+    # What was there before may be a moment old.
+    close = (199.0, *commits[1:])
+    assert batch_seconds([Watched(50.0, began=199.5)], Facts(commits=close), 4) == 2.0
 
 
 def test_the_time_of_a_batch_is_its_share_where_commits_do_not_tell():
     commits = (100.0, *(200.0 + n / 10 for n in range(12)))
-    assert batch_seconds([Watched(30.0)], Facts(commits=commits), 4) == 7.5
+    assert batch_seconds([Watched(30.0, began=199.5)], Facts(commits=commits), 4) == 7.5
     assert batch_seconds([Watched(30.0)], Facts(), 1) == 30.0
 
 
@@ -129,3 +132,15 @@ def test_why_a_command_failed_is_its_last_error():
     assert cause(log) == "Caused by: x.YException: no id"
     assert cause("one\ntwo\n") == "two"
     assert cause("") == ""
+
+
+class Stuck(PyIceberg):
+    def steps(self, load, folder):
+        text = "echo x.YException: no memory; echo will not recover; sleep 600"
+        return [Step(("sh", "-c", text), ends=False, given_up="will not recover")]
+
+
+def test_a_command_that_has_given_up_is_not_waited_for(tmp_path):
+    result = BulkParquet().run(Stand(tmp_path, scale=0.0005), Stuck(), 0)
+    assert result.wall < 60
+    assert result.wrong[0] == "gave up: x.YException: no memory"
