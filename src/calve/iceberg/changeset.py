@@ -56,7 +56,7 @@ class Changes:
         files can be told, and no rows.
         """
         self._session, self._view, self._history = spark, view, history
-        known = view.columns()
+        known = view.columns
         self._keys = view.identifier_fields() if keys is None else tuple(keys)
         _refuse_columns(history.table, known, (*self._keys, *(columns or ())))
         chosen = None if columns is None else {*columns, *self._keys}

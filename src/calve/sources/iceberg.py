@@ -305,7 +305,7 @@ class IcebergSource(Placed, Source):
     def _changes(self, spark: SparkSession | None, opened: _Opened, shape: Snapshot | None) -> Changes:
 
         view = View(opened.table, shape, self._held, self.partition_filter)
-        known = view.columns().names
+        known = view.columns.names
         keys = [name for name in self.key_fields if name in known] if self.key_fields else None
         chosen = [name for name in self.columns_ if name in known] if self.columns_ else None
         return Changes(spark, view, opened.history, keys, chosen)
@@ -334,14 +334,14 @@ class IcebergSource(Placed, Source):
     def _projected(self, opened: _Opened, shape: Snapshot | None) -> Schema:
         """The columns of `shape` that are read; one that came later is not there yet."""
 
-        known = View(opened.table, shape).columns()
+        known = View(opened.table, shape).columns
         wanted = self.columns_ or known.names
         return Schema(tuple(one for one in (known.column(name) for name in wanted) if one is not None))
 
     def _check_names(self, opened: _Opened, shape: Snapshot | None) -> None:
 
         view = View(opened.table, shape, None, self.partition_filter)
-        known = view.columns().names
+        known = view.columns.names
         for key, names in (("columns", self.columns_), ("key_fields", self.key_fields)):
             for name in names:
                 if name not in known:
