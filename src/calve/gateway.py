@@ -125,7 +125,7 @@ def arrow_batches(spark: Any, rows: int) -> Iterator[None]:
     To see how large a batch has become after each row, as Spark does otherwise, takes a fifth of the time. A
     size that a user has set is heeded.
     """
-    if spark.sparkContext.getConf().contains(_BYTES_OF_ARROW):
+    if spark.sparkContext._conf.contains(_BYTES_OF_ARROW):
         yield
         return
     known = {name: spark.conf.get(name) for name in (_ROWS_OF_ARROW, _BYTES_OF_ARROW)}

@@ -41,10 +41,10 @@ def _policy(spark: SparkSession, name: str) -> Policy | None:
 
 def _sent(io: Any) -> list[dict[str, str]]:
     """What files of a table are opened with, for each of the credentials that came with it."""
-    own = dict(io.properties())
+    own = java.strings(io.properties())
     vended = [own]
     if java.is_a(io, "org.apache.iceberg.io.SupportsStorageCredentials"):
-        vended = [{**own, **dict(one.config())} for one in java.each(io.credentials())] or [own]
+        vended = [{**own, **java.strings(one.config())} for one in java.each(io.credentials())] or [own]
     for settings in vended:
         overrides.remember_secrets(settings)
     return vended
@@ -89,7 +89,7 @@ class Catalog:
                 spark._jsparkSession, self.name
             )
         if self._policy and self._policy.uris:
-            overrides.refuse(self._policy, dict(found.properties()), self._declared)
+            overrides.refuse(self._policy, java.strings(found.properties()), self._declared)
             redirects.refuse(found)
             spark.conf.set(f"{_OPENED}{self.name}", "true")
         return found
@@ -115,7 +115,7 @@ class Catalog:
 
     def properties(self) -> dict[str, str]:
         """What the catalog was declared with, and what it says of itself on top; secrets among it."""
-        return dict(self._java.properties())
+        return java.strings(self._java.properties())
 
     def namespaces(self) -> list[str]:
         """The namespaces at the top of the catalog."""

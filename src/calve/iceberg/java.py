@@ -32,6 +32,14 @@ def string_map(values: Mapping[str, str]) -> Any:
     return result
 
 
+def strings(values: Any) -> dict[str, str]:
+    """A `Map<String, String>` as Java tells it in one answer."""
+    told: dict[str, str] = json.loads(
+        Statics("org.apache.iceberg.util.JsonUtil").mapper().writeValueAsString(values)
+    )
+    return told
+
+
 def each(collection: Any) -> list[Any]:
     """The elements of a `Collection`; the end of an iterator of Java's is an exception, which takes long."""
     listed = new("java.util.ArrayList", collection)

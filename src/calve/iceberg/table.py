@@ -62,7 +62,7 @@ class Metadata:
         return int(self.java.lastSequenceNumber())
 
     def properties(self) -> dict[str, str]:
-        return dict(self.java.properties())
+        return java.strings(self.java.properties())
 
     def property(self, name: str) -> str | None:
         value = self.java.properties().get(name)
@@ -74,7 +74,7 @@ class Metadata:
         return None if text is None else parse(text)
 
     def schema(self) -> schema.Schema:
-        convert = gateway.jvm().org.apache.iceberg.spark.SparkSchemaUtil.convert
+        convert = java.Statics("org.apache.iceberg.spark.SparkSchemaUtil").convert
         return schema.from_spark_json(json.loads(convert(self.java.schema()).json()))
 
     def types(self) -> tuple[dict[str, str], list[str]]:
@@ -86,7 +86,7 @@ class Metadata:
     def partition(self) -> tuple[PartitionField, ...]:
         """The fields of the table's current partition spec."""
         java_schema = self.java.schema()
-        fields = self.java.spec().fields()
+        fields = java.each(self.java.spec().fields())
         return tuple(
             _partition_field(str(field.transform()), java_schema.findColumnName(field.sourceId()))
             for field in fields
@@ -149,7 +149,7 @@ class Metadata:
 
     def snapshots(self) -> list[Snapshot]:
         """All retained snapshots, oldest first."""
-        return [_snapshot(one) for one in self.java.snapshots()]
+        return [_snapshot(one) for one in java.each(self.java.snapshots())]
 
 
 class Table:
