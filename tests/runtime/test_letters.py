@@ -208,6 +208,7 @@ def test_with_off_or_over_a_limit_a_record_without_a_table_stops_the_pipeline(la
     assert rows(lake, "orders_eu", "id, region") == [(1, "eu")]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("point", AROUND_THE_SWAP)
 @pytest.mark.parametrize("nth", range(1, 7))
 def test_a_crash_between_several_tables_leaves_every_record_once(lake, pipeline, tmp_path, point, nth):
@@ -302,7 +303,7 @@ def test_a_replay_takes_no_more_than_it_is_asked_for(lake, refused):
     assert replayed(lake) == ["2,NULL"]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("point", ["commit.before", "commit.applied", "commit.swapped", "commit.confirmed"])
 @pytest.mark.parametrize("nth", [1, 2])
 def test_a_replay_that_is_cut_off_takes_no_letter_twice(lake, refused, point, nth):
@@ -366,6 +367,7 @@ def both(lake, pipeline, tmp_path):
     return pipeline(columns, FIXED, **ROUTED)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("point", AROUND_THE_SWAP)
 @pytest.mark.parametrize("nth", range(1, 6))
 def test_a_replay_that_is_cut_off_between_two_tables_is_finished_first(lake, both, point, nth):

@@ -146,6 +146,7 @@ SOME_CRASHES = [CRASHES[6 * number + number % 6] for number in range(len(crash.P
 """Every point once, by turns with each kind, and with an upkeep or without."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("point", "kind", "with_upkeep"), SOME_CRASHES)
 def test_a_crash_at_any_point_leaves_a_mirror_that_goes_on(lake, point, kind, with_upkeep):
     crashed(lake, filled(lake, kind), point, with_upkeep)

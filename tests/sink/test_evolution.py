@@ -190,7 +190,7 @@ def plain(value):
     return [plain(one) for one in value] if isinstance(value, list) else value
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 @pytest.mark.parametrize("policy", ["strict", "add_columns", "full"])
 @pytest.mark.parametrize("name", CASES)

@@ -198,6 +198,7 @@ def test_a_compaction_under_the_commit_is_looked_up_again(lake, kind):
     sink.check()
 
 
+@pytest.mark.one_in(3)
 def test_compactions_beside_upserts_bring_nothing_back(lake, kind):
     sink, compactions = Sink(lake, kind), []
     sink.take(*(("i", (number, "eu", 0)) for number in range(50)))
