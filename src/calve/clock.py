@@ -26,6 +26,7 @@ STEPS = {
     "letters": "keeping bad records",
     "commit": "the commit itself",
     "after": "telling the source",
+    "wait": "waiting for what another thread does",
 }
 """The steps, in the order in which they are shown, and what is in them."""
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from calve.errors import (
     BadRecord,
@@ -21,6 +21,8 @@ from calve.errors import (
     Unfit,
 )
 from calve.redaction import redacted
+
+Result = TypeVar("Result")
 
 _MARKER = "calve-error "
 _LONGEST = 600
@@ -39,6 +41,18 @@ def jvm() -> Any:
 def activate(spark: Any) -> None:
     """Make `spark` the session of the calling thread."""
     jvm().org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def beside(spark: Any, work: Callable[[], Result]) -> Callable[[], Result]:
+    """`work` for another thread, in the session `spark` and under the job group of this thread."""
+    from pyspark import inheritable_thread_target
+
+    def found() -> Result:
+        activate(spark)
+        return work()
+
+    same: Callable[[], Result] = inheritable_thread_target(spark)(found)
+    return same
 
 
 def active() -> Any:
@@ -86,7 +100,7 @@ class Stage:
 
 
 def ended_stages(spark: Any, group: str, seen: Collection[int]) -> list[tuple[int, list[Stage]]]:
-    """The jobs of `group` that are not in `seen`, with their stages; none where Spark does not tell."""
+    """The ended jobs of `group` that are not in `seen`, with their stages; none where Spark does not tell."""
     from py4j.protocol import Py4JError
 
     context = spark.sparkContext
@@ -98,6 +112,7 @@ def ended_stages(spark: Any, group: str, seen: Collection[int]) -> list[tuple[in
         return [
             (job, [stage for number in (told.stageIds if told else ()) for stage in _stages(store, number)])
             for job, told in jobs.items()
+            if told is None or told.status != "RUNNING"
         ]
     except Py4JError:
         return []

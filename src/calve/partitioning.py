@@ -158,3 +158,22 @@ _TYPES: dict[str, tuple[str, ...]] = {
     "day": ("date", "timestamp", "timestamp_ntz"),
     "hour": ("timestamp", "timestamp_ntz"),
 }
+
+
+_NUMBERS = ("int", "long")
+_MOMENTS = ("date", "timestamp", "timestamptz")
+_DIVIDED: dict[str, tuple[str, ...]] = {
+    "identity": ("boolean", *_NUMBERS, "string", "date", "decimal"),
+    "bucket": (*_NUMBERS, *_MOMENTS, "string", "binary", "decimal"),
+    "truncate": (*_NUMBERS, "string", "decimal"),
+    "year": _MOMENTS,
+    "month": _MOMENTS,
+    "day": _MOMENTS,
+    "hour": ("timestamp", "timestamptz"),
+}
+"""The types of columns by which rows can be divided without Spark, for each transform."""
+
+
+def is_divided(transform: str, kind: str) -> bool:
+    """Whether rows can be divided without Spark by `transform` of a column of Iceberg's type `kind`."""
+    return kind.partition("(")[0] in _DIVIDED.get(transform, ())

@@ -81,7 +81,7 @@ def table(lake, name, spec):
 
 
 def written(table, frame):
-    return arrow.write(table, frame.select("*", *arrow.partition_columns(table)).toArrow(), FORM)
+    return arrow.write(table, frame.toArrow(), FORM)
 
 
 def append(table, staged):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 import zlib
 
 import pyarrow as pa
@@ -47,7 +48,8 @@ ROW = st.tuples(st.integers(0, 30), st.sampled_from(["a", "b", None]))
     st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["a", "b"])), min_size=1, max_size=10),
 )
 def test_rows_are_found_by_one_column_and_by_two(folder, rows, keys):
-    path = write(folder / "rows.parquet", rows)
+    # No file is written twice, as in a table.
+    path = write(folder / f"{uuid.uuid4()}.parquet", rows)
     numbers = pa.table({"id": pa.array([one for one, _ in keys], pa.int64())})
     both = numbers.append_column("name", pa.array([name for _, name in keys]))
     by_one = [at for at, row in enumerate(rows) if row[0] in {one for one, _ in keys}]

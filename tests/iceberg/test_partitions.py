@@ -9,7 +9,7 @@ import pytest
 from pyiceberg import transforms, types
 
 from calve.iceberg.partitions import Field, divided, path, text
-from calve.sink.choice import is_divided
+from calve.partitioning import is_divided
 
 DRAWN = random.Random(7)
 LONGS = [0, 1, -1, 34, 2**62, -(2**62), None, *(DRAWN.randint(-(2**62), 2**62) for _ in range(50))]

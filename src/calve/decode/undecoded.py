@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from calve.schema import Schema
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 Work = Callable[[Any], Any]
@@ -35,3 +36,49 @@ class Undecoded:
 
         types = StructType.fromJson(self.columns.to_spark_json())
         return self.arranged(self.records.mapInArrow(self.work, types))
+
+    def coalesced(self, tasks: int) -> Undecoded:
+        """The same, made by at most that many tasks."""
+        return replace(self, records=self.records.coalesce(tasks))
+
+    def collected(self) -> pa.Table:
+        """The rows, held here: Spark hands them over as workers made them, and looks at none of them."""
+        import pyarrow as pa
+
+        from calve.decode.arrow import arrow_schema
+
+        packed = self.records.mapInArrow(_packing(self.work), _PACKED).toArrow().column(0)
+        tables = [pa.ipc.open_stream(part.as_buffer()).read_all() for part in packed]
+        return pa.concat_tables(tables) if tables else arrow_schema(self.columns).empty_table()
+
+
+_PACKED = "rows BINARY"
+_AT_ONCE = 8 * 2**20
+"""How many bytes of rows are handed over in one piece, if one batch has not more."""
+
+
+def _packing(work: Work) -> Work:
+    """`work` with its rows as bytes."""
+
+    def packed(batches: Any) -> Any:
+
+        held: list[pa.RecordBatch] = []
+        for rows in work(batches):
+            held.append(rows)
+            if sum(one.nbytes for one in held) >= _AT_ONCE:
+                yield _piece(held)
+                held = []
+        if held:
+            yield _piece(held)
+
+    return packed
+
+
+def _piece(held: list[pa.RecordBatch]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, held[0].schema) as stream:
+        for rows in held:
+            stream.write_batch(rows)
+    return pa.RecordBatch.from_arrays([pa.array([out.getvalue().to_pybytes()], pa.binary())], names=["rows"])

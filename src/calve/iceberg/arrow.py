@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from calve import clock
-from calve.iceberg import java
+from calve.iceberg import java, partitions
 from calve.iceberg.failures import translated
-from calve.iceberg.name import quoted
 from calve.iceberg.near import path_of
 from calve.iceberg.parquet import ID, TOLD, Format, Target, Told, Work, writer, written
 from calve.iceberg.partitions import Field
 from calve.iceberg.places import Bucket
 from calve.iceberg.stage import Staged
 from calve.iceberg.table import Table
+from calve.partitioning import is_divided
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 make: Any = pa
 """Arrow without the types of its stubs, which do not know fields with metadata."""
@@ -46,11 +44,8 @@ _PLAIN: Mapping[str, pa.DataType] = {
     "string": pa.string(),
     "binary": pa.binary(),
 }
-_PARTITION = "_partition "
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _DATA_FILES = java.Statics("org.apache.iceberg.DataFiles")
-_FUNCTIONS = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
-_FUNCTIONS |= {"bucket": "bucket", "truncate": "truncate"}
 
 
 class Unsupported(Exception):
@@ -107,14 +102,13 @@ class Written:
 
 @clock.timed("stage")
 def write(table: Table, rows: pa.Table, form: Format) -> Staged:
-    """Write `rows` and their `partition_columns` as data files; raises Unsupported where it takes Spark."""
-    spec = table.java.spec()
+    """Write `rows` as data files; raises Unsupported where it takes Spark."""
+    spec, fields = table.java.spec(), target_fields(table)
     fitted = _fitted(rows, schema_of(table.java.schema()))
-    values = [rows.column(name) for name in rows.column_names if name.startswith(_PARTITION)]
     with translated(f"write data files of table '{table.name}'"):
         files = [
             file
-            for partition, part in list(_partitions(spec, fitted, values))
+            for partition, part in list(_partitions(spec, fitted, fields))
             for file in _files(table, spec, partition, part, form)
         ]
     rows_written = sum(file.recordCount() for file in files)
@@ -139,47 +133,36 @@ def _fitted(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
     return pa.table(held, schema=wanted)
 
 
-def partition_columns(table: Table) -> list[Column]:
-    """What Iceberg's own functions say is the partition of a row, for rows that are handed to `write`."""
-    from pyspark.sql import functions as f
-
-    spec = table.java.spec()
-    fields = [(str(one.transform()), one.sourceId()) for one in java.each(spec.fields())]
-    sql = [_sql(table, transform, spec.schema().findColumnName(source)) for transform, source in fields]
-    return [f.expr(one).alias(_name(index)) for index, one in enumerate(sql)]
-
-
-def _sql(table: Table, transform: str, source: str) -> str:
-    column = ".".join(map(quoted, source.split(".")))
-    kind, _, size = transform.rstrip("]").partition("[")
-    function = f"{quoted(table.name.catalog)}.system.{_FUNCTIONS.get(kind)}"
-    if kind == "identity":
-        return column
-    if kind not in _FUNCTIONS:
-        raise Unsupported(transform)
-    return f"{function}({size}, {column})" if size else f"{function}({column})"
+def writes(table: Table) -> bool:
+    """Whether Arrow knows the types and the partitions of `table`."""
+    try:
+        target_fields(table)
+    except Unsupported:
+        return False
+    return True
 
 
-def _name(index: int) -> str:
-    return f"{_PARTITION}{index}"
+def target_fields(table: Table) -> tuple[Field, ...]:
+    """The fields by which the rows of `table` are divided; raises Unsupported where Arrow cannot do it."""
+    fields = target(table, Format("none", 0)).fields
+    types, _ = table.metadata().types()
+    for one in fields:
+        if not is_divided(one.transform, types.get(".".join(one.path), "")):
+            raise Unsupported(one.transform)
+    return fields
 
 
-def _partitions(spec: Any, rows: pa.Table, values: Sequence[Any]) -> Iterator[tuple[Any, pa.Table]]:
+def _partitions(spec: Any, rows: pa.Table, fields: tuple[Field, ...]) -> Iterator[tuple[Any, pa.Table]]:
     """The rows of each partition, with the partition as Iceberg has it."""
-    if spec.isUnpartitioned():
+    if not fields or not rows.num_rows:
         yield None, rows
         return
-    names = [_name(index) for index in range(len(values))]
-    keyed = pa.table([*values, pa.array(range(rows.num_rows), pa.int64())], names=[*names, "row"])
-    groups = keyed.group_by(names, use_threads=False).aggregate([("row", "list")])
-    if groups.num_rows > MOST_PARTITIONS:
+    (whole,) = rows.combine_chunks().to_batches()
+    parts = list(partitions.divided(whole, fields))
+    if len(parts) > MOST_PARTITIONS:
         raise Unsupported("partitions")
-    for *told, places in zip(*(groups.column(name) for name in [*names, "row_list"]), strict=True):
-        yield _partition(spec, [one.as_py() for one in told]), rows.take(places.values)
-
-
-def _partition(spec: Any, values: Sequence[Any]) -> Any:
-    return _as_iceberg(spec, [None if value is None else _text(value) for value in values])
+    for values, part in parts:
+        yield _as_iceberg(spec, [partitions.text(one) for one in values]), pa.Table.from_batches([part])
 
 
 def _as_iceberg(spec: Any, values: Sequence[str | None]) -> Any:
@@ -192,14 +175,6 @@ def _as_iceberg(spec: Any, values: Sequence[str | None]) -> Any:
         if value == _NULL:
             made.set(index, value)
     return made
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (int, str, Decimal)) or type(value) is dt.date:
-        return str(value)
-    raise Unsupported(type(value).__name__)
 
 
 def _files(table: Table, spec: Any, partition: Any, rows: pa.Table, form: Format) -> Iterator[Any]:
@@ -293,8 +268,21 @@ def _with_nans(metrics: Any, nans: Mapping[int, int]) -> Any:
 def new_location(table: Table, spec: Any, partition: Any, name: str) -> str:
     """Where a file of the table goes; without a partition, its path has no empty part for one."""
     place = table.java.locationProvider()
-    is_within = spec is not None and spec.isPartitioned()
-    return str(place.newDataLocation(*([spec, partition] if is_within else []), name))
+    return str(place.newDataLocation(*([] if partition is None else [spec, partition]), name))
+
+
+def put(table: Table, location: str, content: bytearray) -> None:
+    """Write a file that is held here."""
+    near_by = path_of(location)
+    if near_by is not None:
+        Path(near_by).parent.mkdir(parents=True, exist_ok=True)
+        Path(near_by).write_bytes(content)
+        return
+    out = table.java.io().newOutputFile(location).create()
+    try:
+        out.write(content)
+    finally:
+        out.close()
 
 
 def _put(table: Table, location: str, rows: pa.Table, form: Format) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FILES = java.Statics("org.apache.iceberg.FileMetadata")
+_PARSER = java.Statics("org.apache.iceberg.ContentFileParser")
 _IN_MEMORY = "memory:positions"
 _PATH_ID, _POSITION_ID = 2147483546, 2147483545
 """The field ids that Iceberg reserves for the columns of position deletes."""
@@ -41,25 +43,36 @@ NONE = Deletes()
 def position_deletes(table: Table, hits: Sequence[Hits]) -> Deletes:
     """Position delete files for format 2, one for each data file, instead of those about that file alone."""
     with translated(f"write delete files of table '{table.name}'"):
-        added = tuple(_position_delete(table, hit) for hit in hits)
+        specs = table.java.specs()
+        added = tuple(_position_delete(table, specs, hit) for hit in hits)
     removed = tuple(old for hit in hits if hit.deleted is not None for old in hit.deletes if _is_of(old, hit))
     return Deletes(added, removed, sum(len(hit.positions) for hit in hits))
 
 
-def _position_delete(table: Table, hit: Hits) -> Any:
+def _position_delete(table: Table, specs: Any, hit: Hits) -> Any:
+    """A delete file; told to Java as JSON, in which a call says all of it."""
     gone = hit.gone()
     content = _parquet(hit.path, gone)
-    spec, partition = table.java.specs().get(hit.file.specId()), hit.file.partition()
+    spec = specs.get(hit.file.specId())
+    about = json.loads(_PARSER.toJson(hit.file, spec))
+    partition = hit.file.partition() if about["partition"] else None
     location = arrow.new_location(table, spec, partition, f"{uuid.uuid4()}-deletes.parquet")
-    out = table.java.io().newOutputFile(location).create()
-    try:
-        out.write(content)
-    finally:
-        out.close()
-    builder = _FILES.deleteFileBuilder(spec).ofPositionDeletes()
-    builder = builder.withPath(location).withFormat("parquet").withFileSizeInBytes(len(content))
-    builder = builder.withMetrics(_path_metrics(hit.path, len(gone))).withReferencedDataFile(hit.path)
-    return (builder.withPartition(partition) if spec.isPartitioned() else builder).build()
+    arrow.put(table, location, content)
+    # Bounds of the path, from which readers know that a delete file is about one data file.
+    bounds = {"keys": [_PATH_ID], "values": [hit.path.encode().hex().upper()]}
+    told = {
+        "spec-id": about["spec-id"],
+        "content": "position-deletes",
+        "file-path": location,
+        "file-format": "parquet",
+        "partition": about["partition"],
+        "file-size-in-bytes": len(content),
+        "record-count": len(gone),
+        "lower-bounds": bounds,
+        "upper-bounds": bounds,
+        "referenced-data-file": hit.path,
+    }
+    return _PARSER.fromJson(java.json_node(told), specs)
 
 
 def _parquet(path: str, positions: Any) -> bytearray:
@@ -89,15 +102,6 @@ def _zeros(count: int) -> Any:
     import pyarrow as pa
 
     return pa.nulls(count, pa.int32()).fill_null(0)
-
-
-def _path_metrics(path: str, count: int) -> Any:
-    """Bounds of the path, from which readers know that a delete file is about one data file."""
-    text = java.static_member("org.apache.iceberg.types.Types$StringType", "get")()
-    bound = java.Statics("org.apache.iceberg.types.Conversions").toByteBuffer(text, path)
-    bounds = java.new("java.util.HashMap")
-    bounds.put(_PATH_ID, bound)
-    return java.new("org.apache.iceberg.Metrics", count, None, None, None, None, bounds, bounds)
 
 
 def deletion_vectors(table: Table, hits: Sequence[Hits]) -> Deletes:

@@ -40,6 +40,11 @@ def strings(values: Any) -> dict[str, str]:
     return told
 
 
+def json_node(value: Any) -> Any:
+    """A value as the tree that Iceberg's parsers read."""
+    return Statics("org.apache.iceberg.util.JsonUtil").mapper().readTree(json.dumps(value))
+
+
 def each(collection: Any) -> list[Any]:
     """The elements of a `Collection`; the end of an iterator of Java's is an exception, which takes long."""
     listed = new("java.util.ArrayList", collection)

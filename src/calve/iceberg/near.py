@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +15,11 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from calve.errors import Unavailable
+from calve.iceberg.held import Held
 
 compute: Any = pyarrow.compute
+
+_held = Held()
 
 _THREADS = 4
 _MAGIC = bytes.fromhex("d1d33964")
@@ -93,10 +97,14 @@ def _positions(path: str, ids: Sequence[int], wanted: Sequence[Any]) -> Any:
         for group in range(file.num_row_groups):
             possible = _within(file.metadata.row_group(group), names, wanted)
             if len(possible[0]):
-                columns = file.read_row_group(group, columns=names)
+                columns = _held.get((path, group, *names), partial(_keys, file, group, names))
                 parts.append(compute.add(_matches(columns, names, possible), pa.scalar(first, pa.int64())))
             first += file.metadata.row_group(group).num_rows
     return pa.concat_arrays(parts) if parts else pa.array([], pa.int64())
+
+
+def _keys(file: pq.ParquetFile, group: int, names: Sequence[str]) -> pa.Table:
+    return file.read_row_group(group, columns=list(names)).combine_chunks()
 
 
 def _names(schema: pa.Schema, ids: Sequence[int]) -> list[str] | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from calve.catalogs import Catalog
 from calve.errors import StartRefused
 from calve.project import Project, ResolvedPipeline
-from calve.runtime import session, surroundings
+from calve.runtime import session, surroundings, workers
 from calve.runtime.profile import OFF, Profile
 from calve.runtime.report import Report
 from calve.runtime.stop import Stop
@@ -81,6 +81,8 @@ def run(
         Run(pipeline, Report(pipeline.name, folder), Profile() if profiled else OFF) for pipeline in pipelines
     ]
     declared = {project.pipeline(name).sink_id for name in project.pipelines}
+    if any(pipeline.source.decodes for pipeline in pipelines):
+        workers.rouse(spark)
     threads = [
         threading.Thread(
             target=_run, args=(spark, one, stop, once, declared), name=one.pipeline.name, daemon=True

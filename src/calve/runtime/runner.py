@@ -16,12 +16,14 @@ from calve.iceberg.stage import NOTHING, Staged
 from calve.patience import Abandoned, Patience
 from calve.position import Position
 from calve.project import ResolvedPipeline
+from calve.runtime.ahead import Ahead
 from calve.runtime.due import Thresholds, is_due
 from calve.runtime.profile import OFF, Profile
 from calve.runtime.report import Report
 from calve.runtime.stop import Stop
 from calve.schema import Column, Primitive, Schema
 from calve.sink import refusals
+from calve.sink.begun import Begun
 from calve.sink.dead_letter import Letters
 from calve.sink.prepare import columns_of
 from calve.sink.routed import Routed, route_of, writer_of
@@ -79,6 +81,8 @@ class Runner:
         self._in_flight = False
         self._committed = time.monotonic()
         self._fitted: Schema | None = None
+        self._begun: Begun | None = None
+        self._ahead: Ahead[tuple[Waiting, Begun]] = Ahead(spark)
 
     def _opened_letters(self, name: str) -> Letters | None:
         if self._sink.dead_letter == "off" or not self._source.catches:
@@ -94,17 +98,20 @@ class Runner:
             after = self._open(writer)
             if after is not None:
                 self._profile.begin()
-                self._loop(writer, after)
+                try:
+                    self._loop(writer, after)
+                finally:
+                    self._ahead.close()
 
     def _loop(self, writer: Writer | Routed, after: Position) -> None:
         if writer.owed is not None and not self._stop.is_requested():
             # What an earlier life began has its bounds from there; it may be any number of bytes.
             after = self._batch(writer, after, Waiting(writer.owed, 0, sys.maxsize, more=True))
-        while not self._stop.is_requested():
-            crash.point("plan.before")
-            waiting = self._waiting(after)
-            crash.point("plan.after")
-            if is_due(waiting, self._thresholds, time.monotonic() - self._committed, at_once=self._once):
+        # A batch that is begun is in flight.
+        while self._ahead.is_busy or not self._stop.is_requested():
+            waiting = self._next(after)
+            since = time.monotonic() - self._committed
+            if self._begun or is_due(waiting, self._thresholds, since, at_once=self._once):
                 after = self._batch(writer, after, waiting)
                 if self._is_last(waiting):
                     break
@@ -113,6 +120,34 @@ class Runner:
             else:
                 self._stop.wait(POLL)
                 self._profile.begin()
+
+    def _next(self, after: Position) -> Waiting:
+        """What is behind `after`; the batch may have been begun already."""
+        found = self._ahead.take()
+        if found is not None:
+            waiting, self._begun = found
+            return waiting
+        crash.point("plan.before")
+        waiting = self._waiting(after)
+        crash.point("plan.after")
+        return waiting
+
+    def _begin_next(self, writer: Writer, after: Position) -> tuple[Waiting, Begun] | None:
+        """Plan what is behind `after`, and begin it where it is due and the table fits it as it is."""
+        crash.point("plan.before")
+        waiting = self._look(after)
+        crash.point("plan.after")
+        if not is_due(waiting, self._thresholds, 0.0, at_once=self._once):
+            return None
+        frame, undecoded = self._reading(after, waiting.to)
+        crash.point("read.after")
+        return waiting, writer.begin(frame, waiting.rows, waiting.bytes, undecoded)
+
+    def _start_next(self, writer: Writer | Routed, waiting: Waiting) -> None:
+        """Begin the next batch, where there is one for sure and nothing speaks against it."""
+        fits = self._source.columns() == self._fitted
+        if isinstance(writer, Writer) and fits and waiting.more and not self._stop.is_requested():
+            self._ahead.start(partial(self._begin_next, writer, waiting.to))
 
     def _open(self, writer: Writer | Routed) -> Position | None:
         """Find out where to begin and take the epoch; None if there is nothing to do."""
@@ -197,9 +232,12 @@ class Runner:
             columns = Schema((*columns.columns, Column(changes.STREAM, Primitive("string"), nullable=False)))
         return self._spark.createDataFrame([], StructType.fromJson(columns.to_spark_json()))
 
-    @clock.timed("plan")
     def _waiting(self, after: Position) -> Waiting:
-        waiting = self._patience.keep_trying(lambda: self._source.latest(after, self._limits))
+        return self._patience.keep_trying(lambda: self._look(after))
+
+    @clock.timed("plan")
+    def _look(self, after: Position) -> Waiting:
+        waiting = self._source.latest(after, self._limits)
         self._report.status.waiting = waiting.rows
         return waiting
 
@@ -262,14 +300,24 @@ class Runner:
     def _stage_once(
         self, writer: Writer | Routed, after: Position, waiting: Waiting
     ) -> tuple[Staged, Staged]:
+        begun, self._begun = self._begun, None
+        if begun is None:
+            # After a failure: what was begun of the next batch would meet the bad records of this one.
+            self._ahead.take()
+            begun = self._begin(writer, after, waiting)
+        if not begun.is_read:
+            return begun.finish(), self._stage_letters(after, waiting.to)
+        letters = self._stage_letters(after, waiting.to)
+        self._start_next(writer, waiting)
+        return begun.finish(), letters
+
+    def _begin(self, writer: Writer | Routed, after: Position, waiting: Waiting) -> Begun:
         frame, undecoded = self._reading(after, waiting.to)
         crash.point("read.after")
         self.fit(writer, frame)
-        if undecoded is None or isinstance(writer, Routed):
-            staged = writer.stage(frame, waiting.rows, waiting.bytes)
-        else:
-            staged = writer.stage(frame, waiting.rows, waiting.bytes, undecoded)
-        return staged, self._stage_letters(after, waiting.to)
+        if isinstance(writer, Routed):
+            return Begun(lambda: writer.stage(frame, waiting.rows, waiting.bytes), is_read=False)
+        return writer.begin(frame, waiting.rows, waiting.bytes, undecoded)
 
     @clock.timed("letters")
     def _stage_letters(self, after: Position, to: Position) -> Staged:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from calve import partitioning
 from calve.iceberg import shape
 from calve.partitioning import PartitionField
 from calve.schema import Array, Decimal, Map, Schema, Struct, Type, parts
@@ -25,18 +26,6 @@ _OURS = {
     "timestamp": "timestamptz",
     "timestamp_ntz": "timestamp",
 }
-_WHOLE = ("int", "long")
-_MOMENTS = ("date", "timestamp", "timestamptz")
-_DIVIDED: dict[str, tuple[str, ...]] = {
-    "identity": ("boolean", *_WHOLE, "string", "date", "decimal"),
-    "bucket": (*_WHOLE, *_MOMENTS, "string", "binary", "decimal"),
-    "truncate": (*_WHOLE, "string", "decimal"),
-    "year": _MOMENTS,
-    "month": _MOMENTS,
-    "day": _MOMENTS,
-    "hour": ("timestamp", "timestamptz"),
-}
-"""The types of columns by which rows can be divided without Spark, for each transform."""
 _HEEDED = {
     "write.parquet.compression-codec",
     "write.parquet.compression-level",
@@ -144,7 +133,7 @@ def _type_reasons(held: Held) -> Iterator[str]:
     for path in _strict_inside(held.columns):
         yield f"column '{path}' is NOT NULL inside another one"
     for one in held.partition:
-        if not is_divided(one.transform, held.types.get(one.column, "")):
+        if not partitioning.is_divided(one.transform, held.types.get(one.column, "")):
             yield f"the partition '{one}' is left to it"
 
 
@@ -159,11 +148,6 @@ def _strict(path: str, kind: Type) -> Iterator[str]:
         if isinstance(kind, Struct) and not one.nullable:
             yield f"{path}.{one.name}"
         yield from _strict(f"{path}.{one.name}", one.type)
-
-
-def is_divided(transform: str, kind: str) -> bool:
-    """Whether workers can divide rows by `transform` of a column of Iceberg's type `kind`."""
-    return kind.partition("(")[0] in _DIVIDED.get(transform, ())
 
 
 def _property_reasons(properties: Mapping[str, str]) -> Iterator[str]:

@@ -116,16 +116,6 @@ def check_routes(columns: Schema, template: Template, tables: str, is_said: bool
             )
 
 
-def with_partition(frame: DataFrame, table: Table) -> DataFrame:
-    """`frame` with all columns that the partition of a row is made of; those it lacks are NULL."""
-    from pyspark.sql import functions as f
-
-    metadata = table.metadata()
-    used = {field.column.split(".")[0] for field in metadata.partition()} - set(frame.columns)
-    lacking = [one for one in metadata.schema().columns if one.name in used]
-    return frame.select("*", *(f.lit(None).cast(one.type.ddl()).alias(one.name) for one in lacking))
-
-
 def check_count(counted: int, staged: Staged, table: Table) -> None:
     """Refuse files that do not hold as many rows as were decoded."""
     if counted != staged.rows:

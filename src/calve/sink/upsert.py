@@ -17,6 +17,7 @@ from calve.iceberg.name import quoted
 from calve.iceberg.stage import NOTHING, Staged, stage
 from calve.iceberg.table import Table
 from calve.sink import batch, collected, prepare
+from calve.sink.begun import Begun
 from calve.sink.declaration import IcebergSink
 from calve.sink.delta import Cost, Delta, Emptied, Found
 from calve.sink.tombstones import Tombstones
@@ -24,6 +25,8 @@ from calve.sink.tombstones import Tombstones
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from calve.decode.undecoded import Undecoded
 
 
 @dataclass(frozen=True)
@@ -53,26 +56,29 @@ class Upsert:
 
     def stage(self, frame: DataFrame, rows: int, size: int) -> Staged:
         """Write the last change of each key of `frame`, and deletes for the rows that they replace."""
-        staged = self._quick(frame) if self._may_be_quick(rows, size) else None
-        return staged or self._thorough(frame)
+        return self.begin(frame, rows, size).finish()
+
+    def begin(self, frame: DataFrame, rows: int, size: int, undecoded: Undecoded | None = None) -> Begun:
+        """Find the last change of each key, where they can be held here; `undecoded` gives the same rows."""
+        if not self._may_be_quick(rows, size):
+            return Begun(lambda: self._thorough(frame), is_read=False)
+        with translated(f"write data files of table '{self._table.name}'"):
+            changed = _collected(frame, undecoded)
+        if not collected.is_plain(changed):
+            return Begun(lambda: self._thorough(frame))
+        last = collected.last(changed, self._names)
+        return Begun(lambda: self._quick(last) or self._thorough(frame))
 
     def _may_be_quick(self, rows: int, size: int) -> bool:
         """Whether the batch may be held here, and nothing but the keys of the table's rows matters."""
         is_plain = self._sink.format == "parquet" and not self._sink.sort_by and not self._sink.order_by
-        return is_plain and collected.fits(rows, size)
+        return is_plain and collected.fits(rows, size) and arrow.writes(self._table)
 
-    def _quick(self, frame: DataFrame) -> Delta | None:
-        """One pass of Spark's; what comes out is sorted out and written here.
-
-        None where a change empties the table or does not know all columns, and for types and
-        partitions that Arrow does not write: that takes Spark.
-        """
+    def _quick(self, last: pa.Table) -> Delta | None:
+        """What is staged of changes that each know all columns of one row; None where there are too many
+        partitions to be written here."""
         try:
-            arrow.schema_of(self._table.java.schema())
-            places = arrow.partition_columns(self._table)
-            with translated(f"write data files of table '{self._table.name}'"):
-                rows = _collected(prepare.with_partition(frame, self._table).select("*", *places))
-            return self._delta(collected.last(rows, self._names)) if collected.is_plain(rows) else None
+            return self._delta(last)
         except arrow.Unsupported:
             return None
 
@@ -273,20 +279,15 @@ class Upsert:
 
     def _side_by_side(self, first: Callable[[], Any], second: Callable[[], Any]) -> tuple[Any, Any]:
         """Both results; the first is found in a thread of its own, in the same Spark session."""
-
-        def found() -> Any:
-            gateway.activate(self._spark)
-            return first()
-
         with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(clock.carried(found))
+            running = pool.submit(gateway.beside(self._spark, clock.carried(first)))
             result = second()
-            return running.result(), result
+            return clock.timed("wait")(running.result)(), result
 
 
 @clock.timed("read")
-def _collected(frame: DataFrame) -> pa.Table:
-    return frame.toArrow()
+def _collected(frame: DataFrame, undecoded: Undecoded | None) -> pa.Table:
+    return frame.toArrow() if undecoded is None else undecoded.collected()
 
 
 def _forget(frame: DataFrame) -> None:

@@ -17,6 +17,7 @@ from calve.patience import Patience
 from calve.position import Mark, Position
 from calve.schema import Policy, Schema
 from calve.sink import batch, choice, evolve, prepare, refusals, routes
+from calve.sink.begun import Begun
 from calve.sink.choice import Needs
 from calve.sink.commit import Committer
 from calve.sink.declaration import IcebergSink
@@ -139,25 +140,39 @@ class Writer:
 
         `undecoded` gives the same rows: where it can be, they are written by the workers that make them.
         """
+        return self.begin(frame, rows, size, undecoded).finish()
+
+    def begin(self, frame: DataFrame, rows: int, size: int = 0, undecoded: Undecoded | None = None) -> Begun:
+        """Do what `stage` does, as far as it does not matter which rows the table has."""
         crash.point("stage.before")
-        frame = prepare.renamed(frame, self.sink)
+        begun = self._begun(prepare.renamed(frame, self.sink), rows, size, undecoded)
+
+        def finish() -> Staged:
+            staged = begun.finish()
+            crash.point("stage.after")
+            return staged
+
+        return replace(begun, finish=finish)
+
+    def _begun(self, frame: DataFrame, rows: int, size: int, undecoded: Undecoded | None) -> Begun:
         needs = self._needs(frame, undecoded is not None)
         self.made_by = choice.described(needs)
         if undecoded is not None and choice.why_java(needs) is None:
             staged = self._written_where_made(undecoded, rows, size)
-        else:
-            frame = frame.coalesce(1) if rows <= _ROWS_OF_ONE_TASK else frame
-            staged = self._staged(prepare.shaped(frame, self.table, self._policy), rows, size)
-        crash.point("stage.after")
-        return staged
+            return Begun(lambda: self._replacing(staged))
+        few = rows <= _ROWS_OF_ONE_TASK
+        shaped = prepare.shaped(frame, self.table, self._policy)
+        plain = undecoded if shaped is frame and not self.sink.renames else None
+        frame = shaped.coalesce(1) if few else shaped
+        if self.sink.commit_mode == "upsert":
+            made = plain and plain.coalesced(1) if few else plain
+            upsert = Upsert(self._spark, self.table, self.sink, self._tombstones)
+            return upsert.begin(frame, rows, size, made)
+        appended = self._appended(frame)
+        return Begun(lambda: self._replacing(appended))
 
     def _policy(self) -> Policy:
         return evolve.policy(self.sink, self.table.metadata())
-
-    def _staged(self, frame: DataFrame, rows: int, size: int) -> Staged:
-        if self.sink.commit_mode == "upsert":
-            return Upsert(self._spark, self.table, self.sink, self._tombstones).stage(frame, rows, size)
-        return self._replacing(self._appended(frame))
 
     def _replacing(self, staged: Staged) -> Staged:
         if self.sink.commit_mode == "overwrite":
@@ -194,7 +209,7 @@ class Writer:
         records = undecoded.records.coalesce(most)
         staged, counted = arrow.write_where_made(self.table, records, undecoded.work, target)
         prepare.check_count(counted, staged, self.table)
-        return self._replacing(staged)
+        return staged
 
     def _appended(self, frame: DataFrame) -> Staged:
         from pyspark.sql import Observation

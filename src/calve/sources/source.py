@@ -47,10 +47,11 @@ class Waiting:
 class Source(Model, ABC):
     """Where rows come from.
 
-    A pipeline's loop calls, in one thread and with a SparkSession alive: `identity` once at each start;
+    A pipeline's loop calls, one at a time and with a SparkSession alive: `identity` once at each start;
     `start` once in a table's life, when it has no mark; `latest` before each batch and at least once a
     second while idle; `read` or `read_changes` once a batch, and again with the same bounds after a failure;
     `acknowledge` after a commit, at least once for each position that was committed, and perhaps again.
+    While a batch is committed and acknowledged, another thread may call `latest` and a reading for the next.
 
     `read` must give exactly the rows in (after, to], the same ones every time it is asked. An exception
     that is `retryable` is waited out up to `retry_for`; any other ends the pipeline with nothing committed.
