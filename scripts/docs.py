@@ -29,7 +29,8 @@ from calve.model import Duration, Model, documentation
 from calve.project import Pipeline, Project, SinkDeclaration, SourceDeclaration, SparkSettings, Stream
 from calve.sink import dead_letter
 from calve.sink.declaration import CODECS, Compression
-from calve.sources.kafka import METADATA, SETTINGS
+from calve.sources.kafka_client import SETTINGS
+from calve.sources.kafka_records import METADATA
 from calve.stores import S3, Azure, Gcs
 
 ROOT = Path(__file__).resolve().parents[1]

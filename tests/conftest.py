@@ -135,6 +135,7 @@ NEEDS = {
     "park": "server",
     "postgres": "postgres",
     "rest_catalog": "rest",
+    "secured": "kafka",
     "spark": "spark",
     "lake": "spark",
 }

@@ -34,6 +34,7 @@ auto.create.topics.enable=false
 broker.heartbeat.interval.ms=500
 broker.session.timeout.ms=2000
 delete.topic.enable=true
+log.cleaner.backoff.ms=200
 num.network.threads=1
 num.io.threads=2
 group.initial.rebalance.delay.ms=0
@@ -89,11 +90,15 @@ class KafkaBroker(Server):
         except (OSError, KafkaException):
             return False
 
+    def lines(self) -> dict[str, Any]:
+        """Settings besides the common ones, or instead of them."""
+        return {}
+
     def _format(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.settings.write_text(
-            _SETTINGS.format(port=self.port, controller=self.controller, folder=self.folder)
-        )
+        own = "".join(f"{name}={value}\n" for name, value in self.lines().items())
+        common = _SETTINGS.format(port=self.port, controller=self.controller, folder=self.folder)
+        self.settings.write_text(common + own)
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
         tool = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self.settings)]
         with self.log.open("ab") as log:
@@ -155,7 +160,8 @@ class KafkaBroker(Server):
         (producer.commit_transaction if commit else producer.abort_transaction)(30)
 
     def _producer(self, **more: Any) -> Producer:
-        return Producer(self._client(**{"linger.ms": 5, "enable.idempotence": True, **more}))
+        own = {"linger.ms": 5, "enable.idempotence": True, "message.max.bytes": 16 * 2**20}
+        return Producer(self._client(**{**own, **more}))
 
     def read(self, topic: str, isolation: str = "read_committed") -> list[Message]:
         """Everything that a consumer of `isolation` sees in `topic` now."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 from ruamel.yaml import YAML
 
 from calve.decode.reading import Layout, file_rows
+from calve.decode.rows import Topics
 from calve.sources.files import FilesSource
 from calve.sources.kafka import KafkaSource
 from calve.sources.source import Limits
@@ -53,7 +54,7 @@ def kafka_changes(heading: str, records: list[str], keys: list[str] | None = Non
         ],
         names=["value", "partition", "offset", "key"],
     )
-    [made] = source._changes({}, ["topic"])([batch])
+    [made] = source._changes({}, Topics(("topic",)), None)([batch])
     return made
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,11 +38,13 @@ _HEADERS_TYPE = arrow_type(HEADERS_OF_RECORD)
 class Topics:
     """The topics of a batch, by name; where there is one only, the records do not say it.
 
-    `headed` tells that values begin with the id of their schema.
+    `headed` tells that values begin with the id of their schema, and `in_parts` that whoever reads counts
+    the parts that were read, not the records.
     """
 
     names: tuple[str, ...]
     headed: bool = False
+    in_parts: bool = False
 
     def place(self, batch: pa.RecordBatch) -> Callable[[int], str]:
         def place(index: int) -> str:
@@ -63,8 +65,10 @@ class Topics:
             lanes = compute.bit_wise_or(compute.shift_left(numbers, _TOPIC_BITS), lanes)
         return Records(lanes, batch.column("offset"), self.place(batch))
 
-    def raw(self, batch: pa.RecordBatch) -> Raw:
-        """The records as Kafka has them."""
+    def raw(self, batch: pa.RecordBatch, bad: Sequence[Bad]) -> Raw:
+        """The records as Kafka has them, or as much of that as it takes to tell of bad ones."""
+        if not bad:
+            return Raw(lambda index: {}, batch.column("value"))
 
         def position(index: int) -> Mapping[str, Any]:
             return dict(zip(("topic", "partition", "offset"), self._at(batch, index), strict=True))
@@ -183,9 +187,10 @@ def _mapped(
             return _with(made, batch, kept)
         made = checked(made, len(batch), sieve, lambda made: _routable(made, batch, kept, topics))
         if sieve.letters:
-            return sieve.batch_of(made.bad, topics.raw(batch))
+            return sieve.batch_of(made.bad, topics.raw(batch, made.bad))
         block, place = topics.block(batch), topics.place(batch)
-        sieve.take(made.bad, topics.raw(batch), block, place, witness=len(batch))
+        witness = 0 if topics.in_parts else len(batch)
+        sieve.take(made.bad, topics.raw(batch, made.bad), block, place, witness)
         return _with(made, batch, kept)
 
     def mapped(batches: Batches) -> Batches:

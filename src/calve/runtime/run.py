@@ -81,8 +81,9 @@ def run(
         Run(pipeline, Report(pipeline.name, folder), Profile() if profiled else OFF) for pipeline in pipelines
     ]
     declared = {project.pipeline(name).sink_id for name in project.pipelines}
-    if any(pipeline.source.decodes for pipeline in pipelines):
-        workers.rouse(spark)
+    decoding = [pipeline.source for pipeline in pipelines if pipeline.source.decodes]
+    if decoding:
+        workers.rouse(spark, {name for source in decoding for name in source.workers_import})
     threads = [
         threading.Thread(
             target=_run, args=(spark, one, stop, once, declared), name=one.pipeline.name, daemon=True

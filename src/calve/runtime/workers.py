@@ -5,30 +5,31 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def rouse(spark: SparkSession) -> threading.Thread:
+def rouse(spark: SparkSession, modules: Iterable[str]) -> threading.Thread:
     """Start as many workers as tasks run at once, in the background: what they import takes a second."""
-    thread = threading.Thread(target=_rouse, args=(spark,), name="workers", daemon=True)
+    arguments = (spark, sorted(set(modules)))
+    thread = threading.Thread(target=_rouse, args=arguments, name="workers", daemon=True)
     thread.start()
     return thread
 
 
-def _rouse(spark: SparkSession) -> None:
+def _rouse(spark: SparkSession, modules: list[str]) -> None:
     count = spark.sparkContext.defaultParallelism
     # What is wrong with workers, the first batch says better.
     with suppress(Exception):
-        spark.range(0, count, 1, count).mapInArrow(awake, "worker BIGINT").collect()
+        spark.range(0, count, 1, count).mapInArrow(partial(awake, modules), "worker BIGINT").collect()
 
 
-def awake(batches: Iterable[Any]) -> Iterable[Any]:
+def awake(modules: list[str], batches: Iterable[Any]) -> Iterable[Any]:
     """What a worker does that is only to get ready."""
-    from calve.decode import json, rows, worker  # noqa: F401
-    from calve.iceberg import parquet  # noqa: F401
-
-    worker.settle()
+    for name in modules:
+        import_module(name)
     yield from batches

@@ -67,6 +67,7 @@ class FilesSource(Inferring):
     """Files of a folder; each is read once, in the order of their times."""
 
     connector: ClassVar[str] = "files"
+    workers_import: ClassVar[tuple[str, ...]] = ("calve.decode.reading", "calve.iceberg.parquet")
 
     path: Location
     """A file, a directory with all below it, or a pattern such as `in/*.json`."""

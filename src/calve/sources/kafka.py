@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
-from calve import changes, gateway
+from calve import changes
 from calve.errors import ConfigurationError, StartRefused
 from calve.gateway import translated
 from calve.model import Flaw, Model, Text, suggestion
 from calve.position import Position
-from calve.schema import Array, Column, Primitive, Schema, SchemaError, Struct, avro
-from calve.sources import kafka_position
+from calve.schema import Column, Primitive, Schema, SchemaError, avro
+from calve.sources import kafka_client, kafka_position
 from calve.sources.csv_options import CsvFormat, nested_in_csv
 from calve.sources.debezium_options import DebeziumFormat
 from calve.sources.inferring import Inferring, OrInferred
+from calve.sources.kafka_client import SETTINGS
 from calve.sources.kafka_cluster import KafkaCluster, require
 from calve.sources.kafka_position import Range, Topics
+from calve.sources.kafka_records import METADATA, RAW, BySpark, ByWorkers, with_headers
 from calve.sources.kafka_security import KafkaSecurity
 from calve.sources.operation import Operation, loose, operation_flaws
 from calve.sources.source import Limits, Waiting, clashes, refuse_clashes, with_changes
@@ -35,57 +36,11 @@ if TYPE_CHECKING:
     from calve.decode.bad import Catch, Sieve
     from calve.decode.debezium import DebeziumDecoder
     from calve.decode.decoder import Decoder
+    from calve.decode.rows import Topics as Places
     from calve.decode.schemas import Registered
     from calve.decode.undecoded import Undecoded
 
-SETTINGS = (
-    "check.crcs",
-    "client.dns.lookup",
-    "client.id",
-    "client.rack",
-    "connections.max.idle.ms",
-    "fetch.max.bytes",
-    "fetch.max.wait.ms",
-    "fetch.min.bytes",
-    "max.partition.fetch.bytes",
-    "max.poll.records",
-    "metadata.max.age.ms",
-    "receive.buffer.bytes",
-    "reconnect.backoff.max.ms",
-    "reconnect.backoff.ms",
-    "request.timeout.ms",
-    "retry.backoff.ms",
-    "send.buffer.bytes",
-    "socket.connection.setup.timeout.max.ms",
-    "socket.connection.setup.timeout.ms",
-    "ssl.endpoint.identification.algorithm",
-)
-"""The consumer settings that `options` may hold."""
-
-_HEADERS = Array(Struct((Column("key", Primitive("string")), Column("value", Primitive("binary")))))
-METADATA = {
-    "topic": Column("_topic", Primitive("string"), False),
-    "partition": Column("_partition", Primitive("int"), False),
-    "offset": Column("_offset", Primitive("bigint"), False),
-    "timestamp": Column("_timestamp", Primitive("timestamp"), False),
-    "key": Column("_key", Primitive("binary")),
-    "headers": Column("_headers", _HEADERS),
-}
-"""What Kafka knows of a record, and the columns that it becomes."""
-
 _Metadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers"]
-_NEEDED = ("value", "partition", "offset")
-_HEADERS_COLUMN = "headers_as_json"
-_RAW = ("key", "timestamp", _HEADERS_COLUMN)
-"""What a dead letter needs besides."""
-
-_LARGE_FETCHES = {
-    "fetch.max.bytes": str(64 * 2**20),
-    "max.partition.fetch.bytes": str(8 * 2**20),
-    "max.poll.records": "10000",
-}
-"""What a consumer takes at once unless `options` say otherwise: a task reads a range of one partition."""
-
 _WITH_SCHEMA = ("json", "csv", "avro", "debezium")
 _WITHOUT_OPERATION = ("text", "raw", "debezium")
 
@@ -116,9 +71,6 @@ def _pattern(value: str) -> str:
 
 Topic = Annotated[str, AfterValidator(_topic)]
 
-Work = Callable[[dict[str, str], list[str], "Sieve | None"], Any]
-"""What makes a function for `mapInArrow`: of the columns that are kept, the topics, and a sieve."""
-
 
 class KafkaStart(Model):
     """Offsets to begin at."""
@@ -133,6 +85,9 @@ class KafkaSource(KafkaSecurity, Inferring):
     connector: ClassVar[str] = "kafka"
     jars: ClassVar[tuple[str, ...]] = ("kafka",)
     has_streams: ClassVar[bool] = True
+    workers_import: ClassVar[tuple[str, ...]] = (
+        "confluent_kafka", "calve.sources.kafka_consumer", "calve.decode.json", "calve.iceberg.parquet",
+    )  # fmt: skip
 
     bootstrap_servers: Annotated[
         list[Annotated[str, AfterValidator(_server)]],
@@ -173,7 +128,7 @@ class KafkaSource(KafkaSecurity, Inferring):
     """How the lines are written, where `format` is csv."""
 
     options: dict[str, Text] = Field(default_factory=dict)
-    """Settings of the Kafka consumer, such as `fetch.max.bytes`."""
+    """Settings of the Kafka consumer by the names of Java's, such as `fetch.max.bytes`."""
 
     _cluster: KafkaCluster | None = PrivateAttr(default=None)
     _registered: Any = PrivateAttr(default=None)
@@ -393,28 +348,28 @@ class KafkaSource(KafkaSecurity, Inferring):
     def undecoded(
         self, spark: SparkSession, after: Position, to: Position, bad: Catch | None, *, as_changes: bool
     ) -> Undecoded | None:
+        from calve.decode.undecoded import Undecoded
+
         if after == to or not kafka_position.ranges(after, to):
             return None
         if self.infers:
             made = self._of_good(spark, after, to, bad) if bad else self._of_batch(spark, after, to)
             return made.undecoded(spark, after, to, bad, as_changes=as_changes)
         with translated(f"read Kafka at '{self._where()}'"):
-            records, topics = self._records(spark, after, to, bad.sieve if bad else None)
-            if bad is not None:
-                records = _witnessed(records, bad)
-            return self._made(records, topics, as_changes, bad.sieve if bad else None)
+            columns = self._made_columns(as_changes)
+            records, work = self._given(spark, kafka_position.ranges(after, to), as_changes, bad)
+            return Undecoded(records, work, columns, lambda made: self._arranged(made, as_changes))
 
     def read_bad(
         self, spark: SparkSession, after: Position, to: Position, bad: Catch, *, as_changes: bool
     ) -> DataFrame:
-        from calve.decode.bad import RECORD
+        from calve.decode.bad import RECORD, Catch
 
         if self.infers:
             made = self._of_bad(spark, after, to, bad)
             return made.read_bad(spark, after, to, bad, as_changes=as_changes)
-        records, topics = self._records(spark, after, to, bad.sieve)
-        kept = {name: METADATA[name].name for name in self._kept()}
-        work = (self._changes if as_changes else self._rows)(kept, topics, bad.sieve.only_letters())
+        only = Catch(bad.sieve.only_letters())
+        records, work = self._given(spark, kafka_position.ranges(after, to), as_changes, only)
         return records.mapInArrow(work, _types(RECORD))
 
     def read_again(
@@ -424,9 +379,11 @@ class KafkaSource(KafkaSecurity, Inferring):
             return self._of_letters(letters, bad).read_again(spark, letters, bad, as_changes=as_changes)
         place = "from_json(position, 'topic STRING, partition INT, offset BIGINT') AS place"
         raw = ("value", "event_time AS timestamp", "key", "headers")
-        records = _with_headers(letters.selectExpr(place, *raw)).select("place.*", "value", *_RAW)
+        records = with_headers(letters.selectExpr(place, *raw)).select("place.*", "value", *RAW)
         topics = [row[0] for row in records.select("topic").distinct().sort("topic").collect()]
-        return self._made(records, topics, as_changes, bad.sieve).rows()
+        work = self._work(topics, as_changes, bad.sieve)
+        made = records.mapInArrow(work, _types(self._made_columns(as_changes)))
+        return self._arranged(made, as_changes)
 
     @property
     def infers(self) -> bool:
@@ -447,8 +404,8 @@ class KafkaSource(KafkaSecurity, Inferring):
         if not ranges:
             return Schema(())
         with translated(f"read Kafka at '{self._where()}'"):
-            records = spark.read.format("kafka").options(**self._reading(ranges, headers=False)).load()
-            return of_parts(records.select(*_NEEDED).mapInArrow(record_types, TYPES).collect())
+            records, work = self._reader().given(spark, ranges, record_types, (), None)
+            return of_parts(records.mapInArrow(work, TYPES).collect())
 
     def _columns_of(self, letters: DataFrame) -> Schema:
         from calve.decode.infer import TYPES, letter_types, of_parts
@@ -467,30 +424,22 @@ class KafkaSource(KafkaSecurity, Inferring):
         nothing = spark.createDataFrame([], _types(self._made_columns(as_changes)))
         return self._arranged(nothing, as_changes)
 
-    def _records(
-        self, spark: SparkSession, after: Position, to: Position, sieve: Sieve | None
-    ) -> tuple[DataFrame, list[str]]:
-        """What is needed of the records, and their topics."""
-        parts = kafka_position.ranges(after, to)
-        topics = sorted({part.topic for part in parts})
-        has_headers = sieve is not None or "headers" in self.metadata
-        options = self._reading(parts, headers=has_headers)
-        kept = (_HEADERS_COLUMN if name == "headers" else name for name in self._kept())
-        wanted = (*_NEEDED, *kept, *self._also_needed(topics), *(_RAW if sieve else ()))
-        records = spark.read.format("kafka").options(**options).load()
-        records = _with_headers(records) if has_headers else records
-        return records.select(*dict.fromkeys(wanted)), topics
+    def _given(
+        self, spark: SparkSession, parts: list[Range], as_changes: bool, bad: Catch | None
+    ) -> tuple[DataFrame, Any]:
+        """The records of `parts`, and the work that makes rows of them."""
+        topics, reader = sorted({part.topic for part in parts}), self._reader()
+        in_parts = isinstance(reader, ByWorkers)
+        work = self._work(topics, as_changes, bad.sieve if bad else None, in_parts)
+        return reader.given(spark, parts, work, (*self._kept(), *self._also_needed(topics)), bad)
 
-    def _made(
-        self, records: DataFrame, topics: list[str], as_changes: bool, sieve: Sieve | None
-    ) -> Undecoded:
+    def _work(self, topics: list[str], as_changes: bool, sieve: Sieve | None, in_parts: bool = False) -> Any:
         """What is decoded of the records, the columns of `metadata` behind it."""
-        from calve.decode.undecoded import Undecoded
+        from calve.decode.rows import Topics
 
         kept = {name: METADATA[name].name for name in self._kept()}
-        work = (self._changes if as_changes else self._rows)(kept, topics, sieve)
-        columns = self._made_columns(as_changes)
-        return Undecoded(records, work, columns, lambda made: self._arranged(made, as_changes))
+        there = Topics(tuple(topics), self._is_headed, in_parts)
+        return (self._changes if as_changes else self._rows)(kept, there, sieve)
 
     def _arranged(self, made: DataFrame, as_changes: bool) -> DataFrame:
         """The columns in their order, and the stream behind them if it is asked for."""
@@ -522,16 +471,15 @@ class KafkaSource(KafkaSecurity, Inferring):
         if self.format == "debezium":
             yield "key"
 
-    def _rows(self, kept: dict[str, str], topics: list[str], sieve: Sieve | None = None) -> Any:
-        from calve.decode.rows import Topics, record_rows
+    def _rows(self, kept: dict[str, str], there: Places, sieve: Sieve | None) -> Any:
+        from calve.decode.rows import record_rows
 
-        return record_rows(self._decoder(), kept, Topics(tuple(topics), self._is_headed), None, sieve)
+        return record_rows(self._decoder(), kept, there, None, sieve)
 
-    def _changes(self, kept: dict[str, str], topics: list[str], sieve: Sieve | None = None) -> Any:
+    def _changes(self, kept: dict[str, str], there: Places, sieve: Sieve | None) -> Any:
         from calve.decode.changes import RowChanges
-        from calve.decode.rows import Topics, record_changes, record_rows
+        from calve.decode.rows import record_changes, record_rows
 
-        there = Topics(tuple(topics), self._is_headed)
         if self.format == "debezium":
             return record_changes(self._debezium_decoder(), kept, there, sieve)
         if self.operation is None:
@@ -585,19 +533,20 @@ class KafkaSource(KafkaSecurity, Inferring):
         reader = avro.load(found.text, [text for _, text in found.references])
         return AvroDecoder(schema, registry=client, reader=reader)
 
-    def _reading(self, parts: list[Range], headers: bool) -> dict[str, str]:
-        """Options of Spark's Kafka source; one group, so that executors use their consumers again."""
-        last = _nested((part.topic, part.partition, part.end) for part in parts)
-        own = {**_LARGE_FETCHES, "isolation.level": self.isolation, "group.id": self._group}
-        settings = {**own, **self._settings()}
-        return {
-            "assign": json.dumps({topic: [int(number) for number in ends] for topic, ends in last.items()}),
-            "startingOffsets": json.dumps(_nested((p.topic, p.partition, p.begin) for p in parts)),
-            "endingOffsets": json.dumps(last),
-            "failOnDataLoss": "true",
-            "includeHeaders": str(headers).lower(),
-            **{f"kafka.{name}": value for name, value in settings.items()},
-        }
+    def _reader(self) -> ByWorkers | BySpark:
+        """Who reads the records; all in one group, so that consumers are used again."""
+        own = {"isolation.level": self.isolation, "group.id": self._group}
+        if self.why_java() is not None:
+            return BySpark({**own, **self._settings()})
+        from calve.sources.kafka_consumer import Client
+
+        where = {"bootstrap.servers": re.sub(r"\w+://", "", self._where())}
+        told = {**where, **kafka_client.settings(self.options), **own, **self.librdkafka_settings()}
+        return ByWorkers(Client(tuple(sorted(told.items())), kafka_client.records_at_once(self.options)))
+
+    def why_java(self) -> str | None:
+        """Why Spark's own source reads, and not the workers that decode; None where they do."""
+        return kafka_client.why_java(self.options, self.security_protocol, self.ssl_ca is not None)
 
     def _settings(self) -> dict[str, str]:
         return {"bootstrap.servers": self._where(), **self.options, **self.security_settings()}
@@ -648,31 +597,6 @@ def _types(columns: Schema) -> Any:
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(columns.to_spark_json())
-
-
-def _with_headers(records: DataFrame) -> DataFrame:
-    """`records` with their headers as those take them who decode."""
-    from pyspark.sql import functions as f
-
-    return records.withColumn(_HEADERS_COLUMN, f.to_json("headers"))
-
-
-def _witnessed(records: DataFrame, bad: Catch) -> DataFrame:
-    """`records`, which Spark counts as it reads them."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as f
-
-    seen = Observation()
-    bad.expected = lambda: gateway.observed(seen, "records")
-    return records.observe(seen, f.count(f.lit(1)).alias("records"))
-
-
-def _nested(parts: Iterable[tuple[str, int, int]]) -> dict[str, dict[str, int]]:
-    """Per topic its partitions and their offsets."""
-    found: dict[str, dict[str, int]] = {}
-    for topic, partition, offset in parts:
-        found.setdefault(topic, {})[str(partition)] = offset
-    return found
 
 
 def _chosen(position: Mapping[str, Mapping[int, int]], there: Topics) -> dict[tuple[str, int], int]:

@@ -16,6 +16,9 @@ from calve.position import Position
 
 Partition = tuple[str, int]
 
+ROWS_OF_A_TASK = 50_000
+"""How many offsets a task reads at least, where there are more of them."""
+
 
 @dataclass(frozen=True)
 class Topics:
@@ -93,6 +96,24 @@ def shares(waiting: list[Range], rows: int) -> list[Range]:
         Range(part.topic, part.partition, part.begin, part.begin + taken[part.topic, part.partition])
         for part in waiting
     ]
+
+
+def shared(ranges: list[Range], most: int) -> list[list[Range]]:
+    """`ranges` in at most so many tasks of one size, each with one range of a partition at most."""
+    rows = sum(part.rows for part in ranges)
+    step = -(-rows // max(1, min(most, rows // ROWS_OF_A_TASK)))
+    tasks: list[list[Range]] = [[]]
+    left = step
+    for part in ranges:
+        begin = part.begin
+        while begin < part.end:
+            if not left:
+                tasks.append([])
+                left = step
+            end = min(part.end, begin + left)
+            tasks[-1].append(Range(part.topic, part.partition, begin, end))
+            left, begin = left - (end - begin), end
+    return tasks
 
 
 def moved(after: Position, there: Topics, read: list[Range]) -> Position:

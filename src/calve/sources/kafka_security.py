@@ -95,6 +95,19 @@ class KafkaSecurity(Model):
             settings["ssl.keystore.key"] = _text(self.ssl_key.reveal())
         return settings
 
+    def librdkafka_settings(self) -> dict[str, str]:
+        """The same for librdkafka, which wants the certificates that are trusted to be named."""
+        settings: dict[str, str] = {"security.protocol": self.security_protocol}
+        if self.sasl_mechanism and self.username and self.password:
+            settings["sasl.mechanism"] = self.sasl_mechanism
+            settings |= {"sasl.username": self.username, "sasl.password": self.password.reveal()}
+        if self.ssl_ca:
+            settings["ssl.ca.pem"] = _text(self.ssl_ca)
+        if self.ssl_cert and self.ssl_key:
+            settings["ssl.certificate.pem"] = _text(self.ssl_cert)
+            settings["ssl.key.pem"] = _text(self.ssl_key.reveal())
+        return settings
+
 
 def jaas(mechanism: str, username: str, password: str) -> str:
     """What Java's login wants to know, with every character of the values kept as it is."""

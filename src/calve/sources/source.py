@@ -136,6 +136,9 @@ class Source(Model, ABC):
         """Whether its rows are made in Python workers, so that `undecoded` gives them."""
         return False
 
+    workers_import: ClassVar[tuple[str, ...]] = ()
+    """The modules that workers need for that, and that take long to import."""
+
     def stream(self, spark: SparkSession) -> DataFrame:
         """The rows as a DataFrame that streams, where `is_streaming`."""
         raise ConfigurationError(f"Cannot stream connector '{self.connector}': a pipeline's loop reads it")
