@@ -1,6 +1,6 @@
 import pytest
 
-from calve.runtime.due import Thresholds, is_due
+from calve.runtime.due import POLL, Thresholds, is_due, pause
 from calve.sources.source import Waiting
 
 LIMITS = Thresholds(rows=100, seconds=60, bytes=1000)
@@ -35,3 +35,10 @@ def test_without_a_minimum_size_bytes_do_not_count():
 def test_a_run_that_is_to_end_takes_what_is_there():
     assert is_due(waiting(1), LIMITS, 0, at_once=True)
     assert not is_due(waiting(0), LIMITS, 0, at_once=True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "left", "seconds"), [(0, 0.2, POLL), (1, 0.2, 0.2), (1, 30, POLL), (1, -1, 0.05)]
+)
+def test_what_waits_is_looked_at_again_when_it_is_due(rows, left, seconds):
+    assert pause(waiting(rows), left) == seconds

@@ -7,7 +7,7 @@ import pytest
 from calve import schema
 from calve.partitioning import partition_field
 from calve.schema import Array, Column, Primitive, Schema
-from calve.sink.choice import ARROW, JAVA, Held, Needs, described, types_of, why_java
+from calve.sink.choice import ARROW, HERE, JAVA, Held, Needs, described, types_of, why_java
 from calve.sink.declaration import IcebergSink
 
 COLUMNS = schema.parse(
@@ -63,7 +63,7 @@ ALLOWED = {
     "object storage off": needs(with_property("write.object-storage.enabled", "false")),
 }
 LEFT_TO_JAVA = {
-    "'commit_mode: upsert'": needs(commit_mode="upsert", key_fields=["id"]),
+    "'commit_mode: upsert'": needs(commit_mode="upsert", key_fields=["id"], sort_by=["id"]),
     "several tables": needs(table="orders_{name}"),
     "transforms": needs(transforms=True),
     "made in Spark": needs(decodes=False),
@@ -117,6 +117,13 @@ def test_arrow_writes_where_nothing_stands_against_it(given):
 def test_icebergs_own_writer_is_left_what_arrow_cannot_do(reason, given):
     assert reason in why_java(given)
     assert described(given).startswith(f"{JAVA}: ")
+
+
+@pytest.mark.parametrize("keys", [{"sort_by": ["id"]}, {"order_by": "id"}, {"format": "orc"}], ids=str)
+def test_changes_that_are_not_too_many_are_written_where_the_loop_runs(keys):
+    upsert = {"commit_mode": "upsert", "key_fields": ["id"]}
+    assert described(needs(**upsert)) == HERE
+    assert described(needs(**upsert, **keys)).startswith(f"{JAVA}: ")
 
 
 def test_a_column_with_a_default_that_the_rows_have_is_no_reason():

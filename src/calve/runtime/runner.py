@@ -17,7 +17,7 @@ from calve.patience import Abandoned, Patience
 from calve.position import Position
 from calve.project import ResolvedPipeline
 from calve.runtime.ahead import Ahead
-from calve.runtime.due import Thresholds, is_due
+from calve.runtime.due import POLL, Thresholds, is_due, pause
 from calve.runtime.profile import OFF, Profile
 from calve.runtime.report import Report
 from calve.runtime.stop import Stop
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from calve.decode.bad import Catch
     from calve.decode.undecoded import Undecoded
 
-POLL = 0.5
 REFRESH = 3600.0
 FIRST_LOOK = 100_000
 """How many rows decide which columns a new table has, where only rows tell: they are read twice."""
@@ -79,7 +78,8 @@ class Runner:
         self._patience = Patience(self._sink.retry_for, report.notice, self._is_abandoned)
         self._letters = self._opened_letters(pipeline.name)
         self._in_flight = False
-        self._committed = time.monotonic()
+        self._committed = self._taken = time.monotonic()
+        """When the last commit was made, and when it was found to be due, by which the next is timed."""
         self._fitted: Schema | None = None
         self._begun: Begun | None = None
         self._ahead: Ahead[tuple[Waiting, Begun]] = Ahead(spark)
@@ -109,16 +109,18 @@ class Runner:
             after = self._batch(writer, after, Waiting(writer.owed, 0, sys.maxsize, more=True))
         # A batch that is begun is in flight.
         while self._ahead.is_busy or not self._stop.is_requested():
+            looked = time.monotonic()
             waiting = self._next(after)
-            since = time.monotonic() - self._committed
-            if self._begun or is_due(waiting, self._thresholds, since, at_once=self._once):
+            if self._begun or is_due(waiting, self._thresholds, looked - self._taken, at_once=self._once):
+                self._taken = looked
                 after = self._batch(writer, after, waiting)
                 if self._is_last(waiting):
                     break
             elif waiting.rows == 0 and (self._once or waiting.ended):
                 break
             else:
-                self._stop.wait(POLL)
+                left = self._taken + self._thresholds.seconds - time.monotonic()
+                self._stop.wait(pause(waiting, left))
                 self._profile.begin()
 
     def _next(self, after: Position) -> Waiting:

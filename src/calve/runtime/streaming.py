@@ -14,9 +14,10 @@ from calve.iceberg.stage import Staged
 from calve.patience import Abandoned
 from calve.position import Position
 from calve.project import ResolvedPipeline
+from calve.runtime.due import POLL
 from calve.runtime.profile import OFF, Profile
 from calve.runtime.report import Report
-from calve.runtime.runner import POLL, Runner
+from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
 from calve.schema import Schema
 from calve.sink.declaration import IcebergSink

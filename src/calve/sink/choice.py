@@ -15,6 +15,11 @@ from calve.stores import S3, Stores
 ARROW = "Arrow, in the Python workers that decode the rows"
 JAVA = "Iceberg's own, in Spark"
 
+MOST_ROWS = 1_000_000
+MOST_BYTES = 64 * 2**20
+"""How large a batch of changes may be that is held where the loop runs."""
+HERE = f"Arrow, in this process, for up to {MOST_ROWS:,} changes and {MOST_BYTES >> 20} MiB; else {JAVA}"
+
 _WRITTEN = {
     "boolean", "int", "long", "float", "double", "date", "timestamp", "timestamptz", "string", "binary",
     "decimal",
@@ -68,8 +73,16 @@ def why_java(needs: Needs) -> str | None:
 
 def described(needs: Needs) -> str:
     """The writer, in words."""
+    if needs.sink.template is None and is_held(needs.sink):
+        return HERE
     why = why_java(needs)
     return ARROW if why is None else f"{JAVA}: {why}"
+
+
+def is_held(sink: IcebergSink) -> bool:
+    """Whether batches of changes that are not too large are sorted out and written where the loop runs."""
+    is_plain = sink.format == "parquet" and not sink.sort_by and not sink.order_by
+    return sink.commit_mode == "upsert" and is_plain
 
 
 def _reasons(needs: Needs) -> Iterator[str]:

@@ -9,11 +9,10 @@ import pyarrow as pa
 import pyarrow.compute
 
 from calve import changes, clock
+from calve.sink.choice import MOST_BYTES, MOST_ROWS
 
 compute: Any = pyarrow.compute
 
-MOST_ROWS = 1_000_000
-MOST_BYTES = 64 * 2**20
 _PLACE = "_place"
 _LEAST = -(2**63)
 

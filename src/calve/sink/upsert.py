@@ -16,7 +16,7 @@ from calve.iceberg.lookup import FEW, Keys, known_at, look_up
 from calve.iceberg.name import quoted
 from calve.iceberg.stage import NOTHING, Staged, stage
 from calve.iceberg.table import Table
-from calve.sink import batch, collected, prepare
+from calve.sink import batch, choice, collected, prepare
 from calve.sink.begun import Begun
 from calve.sink.declaration import IcebergSink
 from calve.sink.delta import Cost, Delta, Emptied, Found
@@ -71,8 +71,7 @@ class Upsert:
 
     def _may_be_quick(self, rows: int, size: int) -> bool:
         """Whether the batch may be held here, and nothing but the keys of the table's rows matters."""
-        is_plain = self._sink.format == "parquet" and not self._sink.sort_by and not self._sink.order_by
-        return is_plain and collected.fits(rows, size) and arrow.writes(self._table)
+        return choice.is_held(self._sink) and collected.fits(rows, size) and arrow.writes(self._table)
 
     def _quick(self, last: pa.Table) -> Delta | None:
         """What is staged of changes that each know all columns of one row; None where there are too many
