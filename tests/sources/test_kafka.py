@@ -137,3 +137,12 @@ def test_pem_files_are_read_where_the_declaration_is_and_pem_texts_taken_as_they
         "ssl.keystore.certificate.chain": PEM,
         "ssl.keystore.key": "key",
     }
+
+
+def test_who_reads_slower_than_need_be_is_told_why() -> None:
+    assert source().warnings() == []
+    assert source(**SASL, ssl_ca=PEM).warnings() == []
+    assert source(**SASL).warnings() == [
+        "records are read by Spark's own Kafka source, which takes longer: ssl_ca is left out, so that the "
+        "certificates of Java are trusted"
+    ]

@@ -80,9 +80,14 @@ def declared(pipeline: ResolvedPipeline) -> Plan:
         partition=None if partition is None else tuple(map(str, partition)),
         sort=tuple(map(str, sink.sort_fields())),
         properties=prepare.creation_properties(sink),
-        warnings=tuple(line for transform in pipeline.transforms for line in transform.warnings()),
+        warnings=_warnings(pipeline),
         writer=_writer(pipeline),
     )
+
+
+def _warnings(pipeline: ResolvedPipeline) -> tuple[str, ...]:
+    of_transforms = (line for transform in pipeline.transforms for line in transform.warnings())
+    return (*pipeline.source.warnings(), *of_transforms)
 
 
 def _writer(pipeline: ResolvedPipeline, found: Plan | None = None, held: Held | None = None) -> str:

@@ -544,6 +544,10 @@ class KafkaSource(KafkaSecurity, Inferring):
         told = {**where, **kafka_client.settings(self.options), **own, **self.librdkafka_settings()}
         return ByWorkers(Client(tuple(sorted(told.items())), kafka_client.records_at_once(self.options)))
 
+    def warnings(self) -> list[str]:
+        why = self.why_java()
+        return [f"records are read by Spark's own Kafka source, which takes longer: {why}"] if why else []
+
     def why_java(self) -> str | None:
         """Why Spark's own source reads, and not the workers that decode; None where they do."""
         return kafka_client.why_java(self.options, self.security_protocol, self.ssl_ca is not None)

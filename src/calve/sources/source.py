@@ -136,6 +136,10 @@ class Source(Model, ABC):
         """Whether its rows are made in Python workers, so that `undecoded` gives them."""
         return False
 
+    def warnings(self) -> list[str]:
+        """What a user should know of how this is read, a line each."""
+        return []
+
     workers_import: ClassVar[tuple[str, ...]] = ()
     """The modules that workers need for that, and that take long to import."""
 
