@@ -131,7 +131,8 @@ def stop_while_the_catalog_is_away(cycle, patch):
 
     patch.setattr(crash, "point", point)
     cycle.run(CatalogFault("catalog.commit", FIRST_BATCH, "fail_503"), stop=stop)
-    return range(1, BATCH + 1)
+    # The second batch was begun by then, so it is in flight too.
+    return range(1, 2 * BATCH + 1)
 
 
 def compaction_under_an_upsert(cycle, patch):

@@ -1,5 +1,9 @@
 """Several pipelines in one process."""
 
+import logging
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from calve import declare
@@ -87,3 +91,17 @@ def test_a_changed_schema_is_refused_before_anything_is_written(spark, folder):
     (refused,) = run(spark, folder, "second")
     assert isinstance(refused.error, TableMismatch)
     assert evidence.embedded(folder).load_table("shop.one").metadata_location == before
+
+
+def test_loggers_stay_what_they_are_however_many_threads_ask_pyspark_for_its_own(spark):
+    from pyspark.logger import PySparkLogger
+
+    before, interval = logging.getLoggerClass(), sys.getswitchinterval()
+    # Threads take turns as often as they can.
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(lambda number: PySparkLogger.getLogger(f"of-pyspark-{number}"), range(2000)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert logging.getLoggerClass() is before

@@ -143,13 +143,19 @@ class Runner:
             return None
         frame, undecoded = self._reading(after, waiting.to)
         crash.point("read.after")
+        if not self._is_fitted():
+            return None
         return waiting, writer.begin(frame, waiting.rows, waiting.bytes, undecoded)
 
     def _start_next(self, writer: Writer | Routed, waiting: Waiting) -> None:
         """Begin the next batch, where there is one for sure and nothing speaks against it."""
-        fits = self._source.columns() == self._fitted
-        if isinstance(writer, Writer) and fits and waiting.more and not self._stop.is_requested():
+        goes_on = waiting.more and not self._stop.is_requested()
+        if isinstance(writer, Writer) and goes_on and self._is_fitted():
             self._ahead.start(partial(self._begin_next, writer, waiting.to))
+
+    def _is_fitted(self) -> bool:
+        """Whether the source says columns which the table has been made to fit."""
+        return self._source.columns() == self._fitted
 
     def _open(self, writer: Writer | Routed) -> Position | None:
         """Find out where to begin and take the epoch; None if there is nothing to do."""

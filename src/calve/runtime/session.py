@@ -68,6 +68,7 @@ def start(
         builder = builder.config(key, value)
     if _has_jvm_of_its_own(settings.master):
         os.environ[_CLASS_PATH] = warm.class_path(files, os.environ.get(_CLASS_PATH, ""))
+    _keep_loggers_apart()
     if log is not None:
         # PySpark logs every refused query, as JSON, to the terminal.
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -76,6 +77,25 @@ def start(
     if not _is_local(settings.master):
         spark.sparkContext.addPyFile(str(package.archive()))
     return spark
+
+
+def _keep_loggers_apart() -> None:
+    """Have PySpark make its loggers one at a time.
+
+    For each it makes its own class that of all new loggers for a moment; two threads at once leave it so, and
+    what is logged from then on is JSON on the terminal, stack traces with secrets included.
+    """
+    from pyspark.logger import PySparkLogger
+
+    made, lock = PySparkLogger.getLogger, threading.Lock()
+    if getattr(made, "__name__", "") == "one_at_a_time":
+        return
+
+    def one_at_a_time(name: str | None = None) -> PySparkLogger:
+        with lock:
+            return made(name)
+
+    setattr(PySparkLogger, "getLogger", staticmethod(one_at_a_time))  # noqa: B010
 
 
 def settings_map(settings: SparkSettings, files: Sequence[Path]) -> dict[str, str]:

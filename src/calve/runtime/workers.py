@@ -22,9 +22,9 @@ def rouse(spark: SparkSession, modules: Iterable[str]) -> threading.Thread:
 
 
 def _rouse(spark: SparkSession, modules: list[str]) -> None:
-    count = spark.sparkContext.defaultParallelism
     # What is wrong with workers, the first batch says better.
     with suppress(Exception):
+        count = spark.sparkContext.defaultParallelism
         spark.range(0, count, 1, count).mapInArrow(partial(awake, modules), "worker BIGINT").collect()
 
 
