@@ -34,6 +34,7 @@ auto.create.topics.enable=false
 broker.heartbeat.interval.ms=500
 broker.session.timeout.ms=2000
 delete.topic.enable=true
+log.retention.ms=-1
 log.cleaner.backoff.ms=200
 num.network.threads=1
 num.io.threads=2
