@@ -6,17 +6,29 @@ import json
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from calve import clock
-from calve.iceberg import java, partitions
+from calve.iceberg import content, java, partitions
 from calve.iceberg.failures import translated
+from calve.iceberg.metrics import COUNTS, ID, WHOLE, leaves
 from calve.iceberg.near import path_of
-from calve.iceberg.parquet import ID, TOLD, Format, Target, Told, Work, writer, written
+from calve.iceberg.parquet import (
+    TOLD,
+    Format,
+    Target,
+    Told,
+    Work,
+    Written,
+    describe,
+    nan_counts,
+    writer,
+    written,
+)
 from calve.iceberg.partitions import Field
 from calve.iceberg.places import Bucket
 from calve.iceberg.stage import Staged
@@ -44,8 +56,9 @@ _PLAIN: Mapping[str, pa.DataType] = {
     "string": pa.string(),
     "binary": pa.binary(),
 }
-_NULL = "__HIVE_DEFAULT_PARTITION__"
-_DATA_FILES = java.Statics("org.apache.iceberg.DataFiles")
+_METRICS = "write.metadata.metrics."
+_SCHEMAS = java.Statics("org.apache.iceberg.SchemaParser")
+_ORDERS = java.Statics("org.apache.iceberg.SortOrderParser")
 
 
 class Unsupported(Exception):
@@ -54,7 +67,7 @@ class Unsupported(Exception):
 
 def schema_of(java_schema: Any) -> pa.Schema:
     """The columns of an Iceberg schema as Arrow has them, with their field ids; raises Unsupported."""
-    told = json.loads(java.Statics("org.apache.iceberg.SchemaParser").toJson(java_schema))
+    told = json.loads(_SCHEMAS.toJson(java_schema))
     return pa.schema(_fields(told))
 
 
@@ -90,16 +103,6 @@ def _primitive(kind: str) -> pa.DataType:
     return _PLAIN[kind]
 
 
-@dataclass(frozen=True)
-class Written:
-    """A file that belongs to no snapshot yet, and what Iceberg reads from its footer."""
-
-    location: str
-    bytes: int
-    metrics: Any
-    format: str = "parquet"
-
-
 @clock.timed("stage")
 def write(table: Table, rows: pa.Table, form: Format) -> Staged:
     """Write `rows` as data files; raises Unsupported where it takes Spark."""
@@ -108,18 +111,25 @@ def write(table: Table, rows: pa.Table, form: Format) -> Staged:
     with translated(f"write data files of table '{table.name}'"):
         files = [
             file
-            for partition, part in list(_partitions(spec, fitted, fields))
-            for file in _files(table, spec, partition, part, form)
+            for values, part in list(_partitions(fitted, fields))
+            for file in _written(table, spec, values, part, form)
         ]
-    rows_written = sum(file.recordCount() for file in files)
-    return Staged(tuple(files), rows_written, sum(file.fileSizeInBytes() for file in files))
+        return _staged(table, spec, files)
+
+
+def _staged(table: Table, spec: Any, files: Sequence[Written], dropped: int = 0) -> Staged:
+    """What was written as files that a commit can add."""
+    number = spec.specId()
+    told = [content.described(file, spec_id=number) for file in files]
+    made = content.files(told, table.java.specs())
+    return Staged(made, sum(file.rows for file in files), sum(file.bytes for file in files), dropped)
 
 
 def write_keys(table: Table, keys: pa.Table, schema: Any) -> list[Written]:
     """Write `keys` as a file with the columns of `schema`."""
     fitted = _fitted(keys, schema_of(schema))
     with translated(f"write delete files of table '{table.name}'"):
-        return list(_written(table, None, None, fitted, Format("zstd", fitted.nbytes + 1)))
+        return list(_written(table, None, (), fitted, Format("zstd", fitted.nbytes + 1)))
 
 
 def _fitted(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
@@ -152,58 +162,76 @@ def target_fields(table: Table) -> tuple[Field, ...]:
     return fields
 
 
-def _partitions(spec: Any, rows: pa.Table, fields: tuple[Field, ...]) -> Iterator[tuple[Any, pa.Table]]:
-    """The rows of each partition, with the partition as Iceberg has it."""
+def _partitions(rows: pa.Table, fields: tuple[Field, ...]) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+    """The rows of each partition, behind its values."""
     if not fields or not rows.num_rows:
-        yield None, rows
+        yield (), rows
         return
     (whole,) = rows.combine_chunks().to_batches()
     parts = list(partitions.divided(whole, fields))
     if len(parts) > MOST_PARTITIONS:
         raise Unsupported("partitions")
     for values, part in parts:
-        yield _as_iceberg(spec, [partitions.text(one) for one in values]), pa.Table.from_batches([part])
+        yield values, pa.Table.from_batches([part])
 
 
-def _as_iceberg(spec: Any, values: Sequence[str | None]) -> Any:
-    """The partition as Iceberg has it; on a way through Python, a long would become an int."""
-    texts = java.object_list(values)
-    builder = _DATA_FILES.builder(spec).withPath("none").withFormat("parquet").withFileSizeInBytes(0)
-    made = builder.withRecordCount(0).withPartitionValues(texts).build().partition()
-    for index, value in enumerate(values):
-        # A text that Iceberg takes for NULL.
-        if value == _NULL:
-            made.set(index, value)
-    return made
-
-
-def _files(table: Table, spec: Any, partition: Any, rows: pa.Table, form: Format) -> Iterator[Any]:
-    for file in _written(table, spec, partition, rows, form):
-        builder = _DATA_FILES.builder(spec).withPath(file.location).withFormat(file.format)
-        builder = builder.withFileSizeInBytes(file.bytes).withMetrics(file.metrics)
-        yield (builder if partition is None else builder.withPartition(partition)).build()
-
-
-def _written(table: Table, spec: Any, partition: Any, rows: pa.Table, form: Format) -> Iterator[Written]:
+def _written(
+    table: Table, spec: Any, values: tuple[Any, ...], rows: pa.Table, form: Format
+) -> Iterator[Written]:
     """Write `rows` as files of about the target's size."""
-    metrics = java.Statics("org.apache.iceberg.parquet.ParquetUtil").fileMetrics
-    config = java.Statics("org.apache.iceberg.MetricsConfig").forTable(table.java)
+    partition = [partitions.as_json(value) for value in values]
+    place = _partition(table, spec, partition) if partition else None
+    lengths, columns = bounds(table), tuple(leaves(rows.schema))
     while rows.num_rows:
-        location = new_location(table, spec, partition, f"{uuid.uuid4()}.parquet")
-        size, count = _put(table, location, rows, form)
-        rows = rows.slice(count)
-        yield Written(location, size, metrics(table.java.io().newInputFile(location), config))
+        location = new_location(table, spec, place, f"{uuid.uuid4()}.parquet")
+        size, footer = _put(table, location, rows, form)
+        part, rows = rows.slice(0, footer.num_rows), rows.slice(footer.num_rows)
+        told = Written(location, partition, footer.num_rows, size)
+        describe(told, footer, columns, lengths, dict(nan_counts(part, columns)))
+        yield told
+
+
+def _partition(table: Table, spec: Any, values: list[Any]) -> Any:
+    """A partition as Iceberg has it."""
+    told = content.described(Written("none", values), spec_id=spec.specId())
+    (file,) = content.files([told], table.java.specs())
+    return file.partition()
+
+
+def bounds(table: Table) -> Mapping[int, int]:
+    """How long the bounds of the columns are that `table` wants to know of its files, by field id."""
+    wanted = {key: said for key, said in table.metadata().properties().items() if key.startswith(_METRICS)}
+    schema, order = table.java.schema(), table.java.sortOrder()
+    return _bounds(_SCHEMAS.toJson(schema), _ORDERS.toJson(order), tuple(sorted(wanted.items())))
+
+
+@lru_cache(maxsize=64)
+def _bounds(schema: str, order: str, properties: tuple[tuple[str, str], ...]) -> Mapping[int, int]:
+    java_schema = _SCHEMAS.fromJson(schema)
+    java_order = _ORDERS.fromJson(java_schema, order)
+    known = java.static_member("org.apache.iceberg.MetricsConfig", "from")
+    config = known(java.string_map(dict(properties)), java_schema, java_order)
+    columns = leaves(schema_of(java_schema))
+    modes = {one.number: str(config.columnMode(".".join(one.path))) for one in columns}
+    return {number: _length(mode) for number, mode in modes.items() if mode != "none"}
+
+
+def _length(mode: str) -> int:
+    """The length that a mode such as truncate(16) tells."""
+    if mode == "counts":
+        return COUNTS
+    return WHOLE if mode == "full" else int(mode.removeprefix("truncate(").removesuffix(")"))
 
 
 def target(table: Table, form: Format, keeps_changes: bool = False, bucket: Bucket | None = None) -> Target:
     """What workers have to know of `table` to write its files; raises Unsupported for types."""
     schema = schema_of(table.java.schema())
-    paths = dict(_paths(schema, ()))
+    paths = {one.number: one.path for one in leaves(schema)}
     fields = tuple(
         Field(one.name(), paths[one.sourceId()], *_transform(str(one.transform())))
         for one in java.each(table.java.spec().fields())
     )
-    return Target(schema, folder(table), form, fields, keeps_changes, bucket)
+    return Target(schema, folder(table), form, fields, keeps_changes, bucket, bounds(table))
 
 
 def folder(table: Table) -> str:
@@ -216,53 +244,13 @@ def _transform(text: str) -> tuple[str, int]:
     return kind, int(size or 0)
 
 
-def _paths(fields: Any, path: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The path of each column, inside structs too, by field id."""
-    for one in fields:
-        here = (*path, one.name)
-        yield int(one.metadata[ID]), here
-        if pa.types.is_struct(one.type):
-            yield from _paths([one.type.field(index) for index in range(one.type.num_fields)], here)
-
-
 @clock.timed("stage")
 def write_where_made(table: Table, records: DataFrame, work: Work, target: Target) -> tuple[Staged, int]:
     """Run `work` over `records` and have the workers write the rows that it makes; how many those were."""
     with translated(f"write data files of table '{table.name}'"):
         lines = records.mapInArrow(written(work, target), TOLD).collect()
-    told = Told.of(line[0] for line in lines)
-    return _staged(table, told), told.rows
-
-
-def _staged(table: Table, told: Told) -> Staged:
-    """What workers have written, as files that a commit can add; their footers are read here."""
-    spec = table.java.spec()
-    metrics = java.Statics("org.apache.iceberg.parquet.ParquetUtil").fileMetrics
-    config = java.Statics("org.apache.iceberg.MetricsConfig").forTable(table.java)
-    files = []
-    with translated(f"read the data files of table '{table.name}'"):
-        for file in told.files:
-            found = _with_nans(metrics(table.java.io().newInputFile(file.location), config), file.nans)
-            builder = _DATA_FILES.builder(spec).withPath(file.location).withFormat("parquet")
-            builder = builder.withFileSizeInBytes(file.bytes).withMetrics(found)
-            builder = builder.withSplitOffsets(java.long_list(file.splits))
-            if file.partition:
-                builder = builder.withPartition(_as_iceberg(spec, file.partition))
-            files.append(builder.build())
-    rows = sum(file.recordCount() for file in files)
-    return Staged(tuple(files), rows, sum(one.bytes for one in told.files), told.dropped)
-
-
-def _with_nans(metrics: Any, nans: Mapping[int, int]) -> Any:
-    """`metrics` with what a footer does not tell, of the columns of which the table wants to know."""
-    counts = metrics.valueCounts()
-    wanted = {number: count for number, count in nans.items() if counts.containsKey(number)}
-    if not wanted:
-        return metrics
-    return java.new(
-        "org.apache.iceberg.Metrics", metrics.recordCount(), metrics.columnSizes(), counts,
-        metrics.nullValueCounts(), java.long_map(wanted), metrics.lowerBounds(), metrics.upperBounds(),
-    )  # fmt: skip
+        told = Told.of(line[0] for line in lines)
+        return _staged(table, table.java.spec(), told.files, told.dropped), told.rows
 
 
 def new_location(table: Table, spec: Any, partition: Any, name: str) -> str:
@@ -285,16 +273,16 @@ def put(table: Table, location: str, content: bytearray) -> None:
         out.close()
 
 
-def _put(table: Table, location: str, rows: pa.Table, form: Format) -> tuple[int, int]:
-    """Write as many of `rows` to `location` as make a file of the target's size: its bytes and rows."""
+def _put(table: Table, location: str, rows: pa.Table, form: Format) -> tuple[int, Any]:
+    """Write as many of `rows` to `location` as make a file of the target's size: its bytes and footer."""
     near_by = path_of(location)
     if near_by is not None:
         Path(near_by).parent.mkdir(parents=True, exist_ok=True)
-        count = _write_parquet(near_by, rows, form)
-        return Path(near_by).stat().st_size, count
+        footer = _write_parquet(near_by, rows, form)
+        return Path(near_by).stat().st_size, footer
     with tempfile.NamedTemporaryFile(suffix=".parquet") as held:
-        count = _write_parquet(held.name, rows, form)
-        return _upload(table, held.name, location), count
+        footer = _write_parquet(held.name, rows, form)
+        return _upload(table, held.name, location), footer
 
 
 def _upload(table: Table, path: str, location: str) -> int:
@@ -306,11 +294,12 @@ def _upload(table: Table, path: str, location: str) -> int:
         out.close()
 
 
-def _write_parquet(path: str, rows: pa.Table, form: Format) -> int:
+def _write_parquet(path: str, rows: pa.Table, form: Format) -> Any:
     step = min(_STEP, max(1, rows.num_rows * form.target_bytes // max(1, rows.nbytes)))
     count = 0
-    with pa.OSFile(path, "wb") as out, writer(out, rows, form) as made:
+    footers: list[Any] = []
+    with pa.OSFile(path, "wb") as out, writer(out, rows, form, footers) as made:
         while count < rows.num_rows and (count == 0 or out.tell() < form.target_bytes):
             made.write_table(rows.slice(count, step), row_group_size=step)
             count += step
-    return min(count, rows.num_rows)
+    return footers[0]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import io
-import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from calve import gateway
-from calve.iceberg import arrow, java
-from calve.iceberg.arrow import Written
+from calve.iceberg import arrow, content, java
 from calve.iceberg.failures import translated
 from calve.iceberg.lookup import Hits, Keys
 from calve.iceberg.name import quoted
+from calve.iceberg.parquet import Written
 from calve.iceberg.stage import stage
 from calve.iceberg.table import Table
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FILES = java.Statics("org.apache.iceberg.FileMetadata")
-_PARSER = java.Statics("org.apache.iceberg.ContentFileParser")
 _IN_MEMORY = "memory:positions"
 _PATH_ID, _POSITION_ID = 2147483546, 2147483545
 """The field ids that Iceberg reserves for the columns of position deletes."""
@@ -44,35 +42,28 @@ def position_deletes(table: Table, hits: Sequence[Hits]) -> Deletes:
     """Position delete files for format 2, one for each data file, instead of those about that file alone."""
     with translated(f"write delete files of table '{table.name}'"):
         specs = table.java.specs()
-        added = tuple(_position_delete(table, specs, hit) for hit in hits)
+        added = content.files([_position_delete(table, specs, hit) for hit in hits], specs)
     removed = tuple(old for hit in hits if hit.deleted is not None for old in hit.deletes if _is_of(old, hit))
     return Deletes(added, removed, sum(len(hit.positions) for hit in hits))
 
 
-def _position_delete(table: Table, specs: Any, hit: Hits) -> Any:
-    """A delete file; told to Java as JSON, in which a call says all of it."""
+def _position_delete(table: Table, specs: Any, hit: Hits) -> dict[str, Any]:
+    """Write a delete file; what is said of it."""
     gone = hit.gone()
-    content = _parquet(hit.path, gone)
+    held = _parquet(hit.path, gone)
     spec = specs.get(hit.file.specId())
-    about = json.loads(_PARSER.toJson(hit.file, spec))
+    about = content.about(hit.file, spec)
     partition = hit.file.partition() if about["partition"] else None
     location = arrow.new_location(table, spec, partition, f"{uuid.uuid4()}-deletes.parquet")
-    arrow.put(table, location, content)
+    arrow.put(table, location, held)
     # Bounds of the path, from which readers know that a delete file is about one data file.
     bounds = {"keys": [_PATH_ID], "values": [hit.path.encode().hex().upper()]}
-    told = {
-        "spec-id": about["spec-id"],
-        "content": "position-deletes",
-        "file-path": location,
-        "file-format": "parquet",
-        "partition": about["partition"],
-        "file-size-in-bytes": len(content),
-        "record-count": len(gone),
-        "lower-bounds": bounds,
-        "upper-bounds": bounds,
+    metrics = {"lower-bounds": bounds, "upper-bounds": bounds}
+    told = Written(location, about["partition"], len(gone), len(held), metrics=metrics)
+    return {
+        **content.described(told, content.POSITIONS, about["spec-id"]),
         "referenced-data-file": hit.path,
     }
-    return _PARSER.fromJson(java.json_node(told), specs)
 
 
 def _parquet(path: str, positions: Any) -> bytearray:
@@ -126,10 +117,10 @@ def _vector(table: Table, hit: Hits) -> Any:
     """All positions of the data file that are deleted: those found now, and those of the deletes it has."""
     iceberg = gateway.jvm().org.apache.iceberg
     gone = hit.gone()
-    content = _parquet(hit.path, gone)
-    held = iceberg.inmemory.InMemoryInputFile(hit.path, content)
+    written = _parquet(hit.path, gone)
+    held = iceberg.inmemory.InMemoryInputFile(hit.path, written)
     builder = _FILES.deleteFileBuilder(iceberg.PartitionSpec.unpartitioned()).ofPositionDeletes()
-    builder = builder.withPath(_IN_MEMORY).withFormat("parquet").withFileSizeInBytes(len(content))
+    builder = builder.withPath(_IN_MEMORY).withFormat("parquet").withFileSizeInBytes(len(written))
     found = builder.withRecordCount(len(gone)).withReferencedDataFile(hit.path).build()
     loader = iceberg.data.BaseDeleteLoader(java.function(lambda file: _input(table, file, held)))
     index = loader.loadPositionDeletes(java.object_list([found]), hit.path)
@@ -150,34 +141,30 @@ def _is_of(deletes: Any, hit: Hits) -> bool:
 
 def equality_deletes(spark: SparkSession, table: Table, keys: Keys, options: Mapping[str, str]) -> Deletes:
     """A file of the keys, which take every older row with such a key out of the table."""
-    base = table.java.operations().current()
-    schema = base.schema().select(java.string_array(keys.names))
+    schema = table.java.operations().current().schema().select(java.string_array(keys.names))
     ids = [schema.findField(name).fieldId() for name in keys.names]
-    spec = unpartitioned(table)
-    written = _with_arrow(table, keys, schema)
-    if written is None:
-        files = _keys_only(table, base, schema)
-        frame = keys.in_spark(spark).select(*map(quoted, keys.names))
-        written = [_told(file) for file in stage(Table(table.name, files), frame, options).files]
-    return Deletes(tuple(_equality_delete(one, spec, ids) for one in written), rows=keys.count)
+    told = _with_arrow(table, keys, schema) or _with_spark(spark, table, keys, schema, options)
+    said = {"spec-id": unpartitioned(table).specId(), "content": content.EQUALITY, "equality-ids": ids}
+    return Deletes(content.files([{**one, **said} for one in told], table.java.specs()), rows=keys.count)
 
 
-def _with_arrow(table: Table, keys: Keys, schema: Any) -> list[Written] | None:
+def _with_arrow(table: Table, keys: Keys, schema: Any) -> list[dict[str, Any]] | None:
+    """What is said of the files of keys, where Arrow can write them."""
     if keys.values is None:
         return None
     try:
-        return arrow.write_keys(table, keys.values, schema)
+        return [content.described(one) for one in arrow.write_keys(table, keys.values, schema)]
     except arrow.Unsupported:
         return None
 
 
-def _told(file: Any) -> Written:
-    """What Spark's writer tells of a file."""
-    metrics = java.new(
-        "org.apache.iceberg.Metrics", file.recordCount(), file.columnSizes(), file.valueCounts(),
-        file.nullValueCounts(), file.nanValueCounts(), file.lowerBounds(), file.upperBounds(),
-    )  # fmt: skip
-    return Written(file.location(), file.fileSizeInBytes(), metrics, str(file.format()))
+def _with_spark(
+    spark: SparkSession, table: Table, keys: Keys, schema: Any, options: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    only = _keys_only(table, table.java.operations().current(), schema)
+    frame = keys.in_spark(spark).select(*map(quoted, keys.names))
+    written = stage(Table(table.name, only), frame, options)
+    return [content.about(file, only.spec()) for file in written.files]
 
 
 def _keys_only(table: Table, base: Any, schema: Any) -> Any:
@@ -191,12 +178,6 @@ def _keys_only(table: Table, base: Any, schema: Any) -> Any:
         builder.discardChanges().build(), table.java.io(), table.java.locationProvider()
     )
     return iceberg.BaseTable(operations, "keys")
-
-
-def _equality_delete(file: Written, spec: Any, ids: Sequence[int]) -> Any:
-    builder = _FILES.deleteFileBuilder(spec).ofEqualityDeletes(java.int_array(ids))
-    builder = builder.withPath(file.location).withFormat(file.format)
-    return builder.withFileSizeInBytes(file.bytes).withMetrics(file.metrics).build()
 
 
 def unpartitioned(table: Table) -> Any:

@@ -11,7 +11,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -21,16 +21,18 @@ import pyarrow.parquet as pq
 from calve import changes
 from calve.errors import DataRefused, NotPermitted, Unavailable
 from calve.gateway import WorkerError
-from calve.iceberg import partitions
+from calve.iceberg import metrics, partitions
+from calve.iceberg.metrics import Leaf, leaves
 from calve.iceberg.partitions import Field
 from calve.iceberg.places import Bucket, opened, remove
 
 compute: Any = pyarrow.compute
+make: Any = pa
+"""Arrow without the types of its stubs, which do not know all of it."""
 
 Batches = Iterable[pa.RecordBatch]
 Work = Callable[[Batches], Batches]
 
-ID = b"PARQUET:field_id"
 TOLD = "told STRING"
 """The columns of what workers tell: a line of JSON for each file, and one for each task."""
 
@@ -74,20 +76,23 @@ class Target:
     """Whether rows that are changes are kept as such, deletes included."""
     bucket: Bucket | None = None
     """The store that the folder is in; None for one on this machine."""
+    lengths: Mapping[int, int] = field(default_factory=dict)
+    """How long the bounds of the columns are that the table wants to know, by field id."""
 
 
 @dataclass
 class Written:
-    """A file, with all that is not in its footer or not worth reading it for."""
+    """A file that belongs to no snapshot yet, with all that a manifest says of it."""
 
     location: str
-    partition: list[str | None] = field(default_factory=list)
+    partition: list[Any] = field(default_factory=list)
+    """The values of its partition, as Iceberg's JSON has them."""
     rows: int = 0
     bytes: int = 0
-    nans: dict[int, int] = field(default_factory=dict)
-    """How many values of each floating-point column are not a number, by field id."""
     splits: list[int] = field(default_factory=list)
     """Where the row groups begin."""
+    metrics: dict[str, Any] = field(default_factory=dict)
+    """Sizes, counts and bounds of its columns, as Iceberg's JSON has them."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +107,6 @@ class Told:
     def of(cls, lines: Iterable[str]) -> Told:
         found = [json.loads(line) for line in lines]
         files = [Written(**one) for one in found if "location" in one]
-        for one in files:
-            one.nans = {int(number): count for number, count in one.nans.items()}
         counts = [one for one in found if "location" not in one]
         return cls(tuple(files), sum(one["made"] for one in counts), sum(one["dropped"] for one in counts))
 
@@ -144,9 +147,11 @@ class Files:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._parts: dict[tuple[Any, ...], _Part] = {}
+        self._columns = tuple(leaves(target.schema))
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._open: dict[tuple[Any, ...], _File] = {}
         self._done: list[Written] = []
-        self._nans = list(_float_columns(target.schema))
         self._made = 0
         self._dropped = 0
 
@@ -156,110 +161,119 @@ class Files:
         self._made += len(there)
         self._dropped += len(rows) - len(there)
         if len(there):
-            fitted = _fitted(there, self._target.schema)
-            for values, part in partitions.divided(fitted, self._target.fields):
-                self._part(values).hold(part)
-            self._relieve()
+            self._hold(_fitted(there, self._target.schema))
+            if self._bytes >= self._target.form.held_bytes:
+                self._relieve()
 
     def close(self) -> list[str]:
         """Write what is left; a line for each file, and one of counts."""
-        for part in self._parts.values():
-            self._write(part)
-            self._end(part)
+        for values, rows in self._taken():
+            self._write(values, rows)
+            self._end(values)
+        for values in list(self._open):
+            self._end(values)
         counts = {"made": self._made, "dropped": self._dropped}
-        return [*(json.dumps(asdict(file)) for file in self._done), json.dumps(counts)]
+        return [*(json.dumps(vars(file)) for file in self._done), json.dumps(counts)]
 
     def abandon(self) -> None:
         """Take away all that was written: nobody will be told of it."""
-        for part in self._parts.values():
-            if part.file is not None:
-                with suppress(Exception):
-                    part.file.close()
-                self._done.append(part.file.told)
+        for file in self._open.values():
+            with suppress(Exception):
+                file.close()
+            self._done.append(file.told)
         for told in self._done:
             with suppress(Exception):
                 remove(told.location)
 
-    def _part(self, values: tuple[Any, ...]) -> _Part:
-        return self._parts.setdefault(values, _Part(values))
+    def _hold(self, rows: pa.RecordBatch) -> None:
+        self._held.append(rows)
+        self._bytes += rows.nbytes
+
+    def _taken(self) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+        """What is held, by partition; it is not held any more."""
+        held, self._held, self._bytes = self._held, [], 0
+        if not held:
+            return
+        if not self._target.fields:
+            yield (), pa.Table.from_batches(held)
+            return
+        whole = make.concat_batches(held)
+        held.clear()
+        for values, part in partitions.divided(whole, self._target.fields):
+            yield values, pa.Table.from_batches([part])
 
     def _relieve(self) -> None:
-        """Write the largest parts until little enough is held."""
-        most = self._target.form.held_bytes
-        while sum(part.bytes for part in self._parts.values()) >= most:
-            self._write(max(self._parts.values(), key=lambda part: part.bytes))
+        """Write the largest parts, so that at most half of what may be held is left."""
+        left, kept = self._bytes, []
+        parts = sorted(self._taken(), key=lambda part: part[1].nbytes, reverse=True)
+        for values, rows in parts:
+            if left * 2 > self._target.form.held_bytes:
+                left -= rows.nbytes
+                self._write(values, rows)
+            else:
+                kept += rows.to_batches()
+        if kept:
+            # A copy: a part keeps all the rows in memory of which it was made.
+            self._hold(make.concat_batches(kept))
 
-    def _write(self, part: _Part) -> None:
-        """Write what a part holds, as row groups of files that are closed when they are large enough."""
-        rows = part.taken()
+    def _write(self, values: tuple[Any, ...], rows: pa.Table) -> None:
+        """Write rows of a partition, as row groups of files that are closed when they are large enough."""
         step = _step(rows, self._target.form.held_bytes)
         for begin in range(0, rows.num_rows, step):
             group = rows.slice(begin, step)
-            file = part.file or self._open(part, group)
-            file.write(group, self._nans)
+            file = self._open.get(values) or self._opened(values, group)
+            file.write(group)
             if file.out.tell() >= self._target.form.target_bytes:
-                self._end(part)
+                self._end(values)
 
-    def _open(self, part: _Part, rows: pa.Table) -> _File:
-        opened = [one for one in self._parts.values() if one.file is not None]
-        if len(opened) >= MOST_OPEN:
-            self._end(min(opened, key=lambda one: one.written))
-        folders = partitions.path(self._target.fields, part.values)
+    def _opened(self, values: tuple[Any, ...], rows: pa.Table) -> _File:
+        if len(self._open) >= MOST_OPEN:
+            self._end(min(self._open, key=lambda one: self._open[one].told.rows))
+        folders = partitions.path(self._target.fields, values)
         location = f"{self._target.folder}/{folders}{uuid.uuid4()}.parquet"
-        told = Written(location, [partitions.text(value) for value in part.values])
-        part.file = _File(told, self._target, rows)
-        return part.file
+        told = Written(location, [partitions.as_json(value) for value in values])
+        self._open[values] = _File(told, self._target, self._columns, rows)
+        return self._open[values]
 
-    def _end(self, part: _Part) -> None:
-        if part.file is not None:
-            self._done.append(part.file.close())
-            part.file = None
-
-
-class _Part:
-    """The rows of one partition that are held, and the file that is open for it."""
-
-    def __init__(self, values: tuple[Any, ...]) -> None:
-        self.values = values
-        self.file: _File | None = None
-        self.bytes = 0
-        self.written = 0
-        self._held: list[pa.RecordBatch] = []
-
-    def hold(self, rows: pa.RecordBatch) -> None:
-        self._held.append(rows)
-        self.bytes += rows.nbytes
-
-    def taken(self) -> pa.Table:
-        """What is held, which is not held any more."""
-        rows = pa.Table.from_batches(self._held) if self._held else pa.table({})
-        self.written += rows.num_rows
-        self._held, self.bytes = [], 0
-        return rows
+    def _end(self, values: tuple[Any, ...]) -> None:
+        file = self._open.pop(values, None)
+        if file is not None:
+            self._done.append(file.close())
 
 
 class _File:
     """A file that is being written; its first rows tell how its columns are encoded."""
 
-    def __init__(self, told: Written, target: Target, rows: pa.Table) -> None:
+    def __init__(self, told: Written, target: Target, columns: tuple[Leaf, ...], rows: pa.Table) -> None:
         self.told = told
         self.out = opened(told.location, target.bucket)
         self._footers: list[Any] = []
+        self._columns = columns
+        self._lengths = target.lengths
+        self._nans: dict[int, int] = {}
         self._writer = writer(self.out, rows, target.form, self._footers)
 
-    def write(self, rows: pa.Table, nans: Iterable[tuple[int, tuple[str, ...]]]) -> None:
+    def write(self, rows: pa.Table) -> None:
         """Write `rows` as one row group."""
         self._writer.write_table(rows, row_group_size=rows.num_rows)
         self.told.rows += rows.num_rows
-        for number, path in nans:
-            self.told.nans[number] = self.told.nans.get(number, 0) + _nan_count(rows, path)
+        for number, count in nan_counts(rows, self._columns):
+            self._nans[number] = self._nans.get(number, 0) + count
 
     def close(self) -> Written:
         self._writer.close()
         self.told.bytes = self.out.tell()
         self.out.close()
-        self.told.splits = list(_begins(self._footers[0]))
+        describe(self.told, self._footers[0], self._columns, self._lengths, self._nans)
         return self.told
+
+
+def describe(
+    told: Written, footer: Any, columns: Iterable[Leaf], lengths: Mapping[int, int], nans: Mapping[int, int]
+) -> None:
+    """Complete what is told of a file by what its footer says."""
+    told.splits = list(_begins(footer))
+    told.metrics = metrics.told(footer, columns, lengths, nans)
 
 
 def writer(out: Any, rows: pa.Table, form: Format, footers: list[Any] | None = None) -> Any:
@@ -339,19 +353,11 @@ def _step(rows: pa.Table, most: int) -> int:
     return max(1, rows.num_rows * most // max(rows.nbytes, most, 1))
 
 
-def _float_columns(schema: pa.Schema) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The field id and the path of each floating-point column that is not inside a list or a map."""
-    for one in schema:
-        yield from _floats(one, (one.name,))
-
-
-def _floats(one: Any, path: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    if pa.types.is_floating(one.type):
-        yield int(one.metadata[ID]), path
-    elif pa.types.is_struct(one.type):
-        for index in range(one.type.num_fields):
-            inner = one.type.field(index)
-            yield from _floats(inner, (*path, inner.name))
+def nan_counts(rows: pa.Table, columns: Iterable[Leaf]) -> Iterator[tuple[int, int]]:
+    """How many values of each floating-point column are not a number, by field id; no footer tells it."""
+    for one in columns:
+        if pa.types.is_floating(one.kind) and not one.is_repeated:
+            yield one.number, _nan_count(rows, one.path)
 
 
 def _nan_count(rows: pa.Table, path: tuple[str, ...]) -> int:
