@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from calve import changes
 from calve.decode.parquet import ahead, columns_of, parquet_rows
 from calve.decode.reading import Split
 from calve.gateway import WorkerError
@@ -44,9 +46,9 @@ def splits(path: str, *ends: int) -> list[list[Split]]:
     return [[Split(path, *part, state.st_size, state.st_mtime_ns)] for part in pairwise(bounds)]
 
 
-def read(tasks: list[list[Split]], columns=DECLARED) -> pa.Table:
+def read(tasks: list[list[Split]], columns=DECLARED, **keys) -> pa.Table:
     numbers = pa.RecordBatch.from_arrays([pa.array(range(len(tasks)))], names=["id"])
-    return pa.Table.from_batches(list(parquet_rows(tasks, columns)([numbers])))
+    return pa.Table.from_batches(list(parquet_rows(tasks, columns, **keys)([numbers])))
 
 
 def test_columns_are_those_of_the_first_file_or_the_declared_ones(write):
@@ -60,6 +62,17 @@ def test_every_row_is_read_once_wherever_a_file_is_divided(write, share):
     path = write()
     found = read(splits(path, int(os.path.getsize(path) * share)))
     assert found.sort_by("id").to_pylist() == ROWS.to_pylist()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.37, 0.5, 0.93])
+def test_changes_are_in_the_order_of_their_file_wherever_it_is_divided(write, share):
+    path = write()
+    tasks = splits(path, int(os.path.getsize(path) * share))
+    found = read([[replace(one, number=3) for one in task] for task in tasks], as_changes=True)
+    assert found.select(ROWS.column_names).sort_by("id").to_pylist() == ROWS.to_pylist()
+    orders = found.column(changes.ORDER).to_pylist()
+    assert [(one["lane"], one["at"]) for one in orders] == [(3, id) for id in found.column("id").to_pylist()]
+    assert set(found.column(changes.OPERATION).to_pylist()) == {changes.UPDATE}
 
 
 def test_a_column_that_a_file_does_not_have_is_null(write):

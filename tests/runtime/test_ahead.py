@@ -1,5 +1,8 @@
+import os
 import threading
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from calve.errors import Unavailable
@@ -7,9 +10,12 @@ from calve.project import ResolvedPipeline
 from calve.runtime.report import Report
 from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
+from calve.sink import choice, collected
 from calve.sink.declaration import IcebergSink
+from calve.sink.upsert import Upsert
 from calve.sink.writer import Writer
 from calve.sources.datagen import DatagenSource
+from calve.sources.files import FilesSource
 
 pytestmark = pytest.mark.spark
 
@@ -107,8 +113,6 @@ def test_a_stop_commits_what_was_begun(lake, run, orders, monkeypatch):
 
 def test_a_batch_that_is_staged_again_is_not_mixed_up_with_the_next(lake, run, orders, monkeypatch):
     """What an upsert looks up fails once, while the next batch is being read."""
-    from calve.sink.upsert import Upsert
-
     find, failures = Upsert._find, []
 
     def failing(self, keys):
@@ -122,3 +126,55 @@ def test_a_batch_that_is_staged_again_is_not_mixed_up_with_the_next(lake, run, o
     assert failures
     assert (status.rows, status.retries) == (60, 1)
     assert lake.ids(orders()) == list(range(1, 61))
+
+
+class Inbox:
+    """A folder of Parquet files that tell their columns themselves, of which a batch takes one."""
+
+    def __init__(self, lake, folder, **keys):
+        self._lake, self._folder = lake, folder
+        source = FilesSource(path=str(folder), format="parquet", max_files_per_batch=1)
+        place = {"catalog": lake.declaration, "namespace": "shop", "table": "orders"}
+        sink = IcebergSink.model_validate({**place, "batch_size": 1, "schema_evolution": "full", **keys})
+        self._declared = ResolvedPipeline("orders", source, sink, (), "orders", True)
+        folder.mkdir()
+
+    def put(self, number, **columns):
+        path = self._folder / f"{number}.parquet"
+        pq.write_table(pa.table(columns), path)
+        os.utime(path, (1_000_000 + number, 1_000_000 + number))
+
+    def run(self):
+        Runner(self._declared, self._lake.spark, Stop(), Report("orders"), once=True).run()
+        found = self._lake.spark.table(self._lake.name("orders").sql())
+        return sorted((row.asDict() for row in found.collect()), key=lambda row: row["id"])
+
+
+def test_files_that_tell_their_columns_are_read_ahead_while_these_stay_the_same(lake, tmp_path, monkeypatch):
+    begun = meanwhile(monkeypatch, lambda changed, begun, to: None)
+    inbox = Inbox(lake, tmp_path / "in")
+    for number in (1, 2):
+        inbox.put(number, id=[number])
+    inbox.put(3, id=[3], more=["x"])
+    inbox.put(4, id=[4], more=["y"])
+    found = inbox.run()
+    assert [(row["id"], row["more"]) for row in found] == [(1, None), (2, None), (3, "x"), (4, "y")]
+    assert [name.startswith("ahead") for name in begun] == [False, True, False, True]
+
+
+@pytest.mark.parametrize("most", [None, 400])
+def test_the_last_row_of_a_key_in_the_last_file_counts(lake, tmp_path, monkeypatch, most):
+    """Also where a batch becomes larger than it looked like."""
+    held = []
+    delta = Upsert._delta
+    monkeypatch.setattr(Upsert, "_delta", lambda self, last: held.append(1) or delta(self, last))
+    if most is not None:
+        monkeypatch.setattr(collected, "fits", lambda rows, size, most: size < 2**40)
+        monkeypatch.setattr(choice, "MOST_BYTES", most)
+    inbox = Inbox(lake, tmp_path / "in", commit_mode="upsert", key_fields=["id"])
+    inbox.put(1, id=[1, 2, 1, 3] * 50, n=list(range(200)))
+    inbox.put(2, id=[2, 4] * 50, n=list(range(200, 300)))
+    inbox.put(3, id=[4], n=[1000])
+    found = inbox.run()
+    assert [(row["id"], row["n"]) for row in found] == [(1, 198), (2, 298), (3, 199), (4, 1000)]
+    assert len(held) == (3 if most is None else 0)

@@ -102,6 +102,20 @@ def test_spark_is_started_with_what_keeps_secrets_in() -> None:
     assert session.settings_map(SparkSettings(master="yarn"), [])["spark.ui.enabled"] == "false"
 
 
+def java_options(plans_only: bool, **config: str) -> str:
+    os.environ.setdefault("JAVA_HOME", "/nowhere")
+    found = session.settings_map(SparkSettings(config=config), [], plans_only)
+    return found.get("spark.driver.extraJavaOptions", "")
+
+
+def test_a_jvm_that_only_plans_compiles_its_code_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_has_jvm_of_its_own", lambda master: True)
+    assert "-XX:TieredStopAtLevel=1" in java_options(True).split()
+    assert "Tiered" not in java_options(False)
+    given = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"}
+    assert java_options(True, **given).count("Tiered") == 1
+
+
 @pytest.mark.parametrize(
     "name",
     [

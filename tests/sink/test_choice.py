@@ -7,7 +7,7 @@ import pytest
 from calve import schema
 from calve.partitioning import partition_field
 from calve.schema import Array, Column, Primitive, Schema
-from calve.sink.choice import ARROW, HERE, JAVA, Held, Needs, described, types_of, why_java
+from calve.sink.choice import ARROW, HERE, JAVA, Held, Needs, described, passes_spark_by, types_of, why_java
 from calve.sink.declaration import IcebergSink
 
 COLUMNS = schema.parse(
@@ -139,3 +139,23 @@ def test_columns_have_icebergs_types_by_their_path():
         "e.key": "string",
         "e.value": "float",
     }
+
+
+UPSERT = {"commit_mode": "upsert", "key_fields": ["id"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, True),
+        ({"transforms": True}, False),
+        ({"decodes": False}, False),
+        ({"format": "orc"}, False),
+        (UPSERT, True),
+        ({**UPSERT, "decodes": False}, False),
+        ({**UPSERT, "transforms": True}, False),
+        ({**UPSERT, "order_by": "at"}, False),
+    ],
+)
+def test_rows_pass_spark_by_where_python_does_all_with_them(given, expected):
+    assert passes_spark_by(needs(held=None, rows=None, **given)) is expected

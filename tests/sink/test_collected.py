@@ -83,3 +83,4 @@ def test_a_batch_fits_by_its_rows_and_by_its_bytes():
     assert collected.fits(collected.MOST_ROWS, collected.MOST_BYTES)
     assert not collected.fits(collected.MOST_ROWS + 1, 0)
     assert not collected.fits(1, collected.MOST_BYTES + 1)
+    assert not collected.fits(1, 11, 10)

@@ -4,12 +4,16 @@ import logging
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from calve.errors import ConfigurationError, DataRefused, Unavailable
 from calve.sources.files import FilesSource, _shared
+from calve.sources.files_position import File
 from calve.sources.source import Limits, Waiting
 
 LIMITS = Limits(1_000_000)
@@ -241,3 +245,24 @@ def test_keys_that_have_no_effect_are_flaws() -> None:
 def test_avro_needs_its_jar() -> None:
     assert FilesSource(path="in", format="avro").jars == ("avro",)
     assert FilesSource(path="in", format="text").jars == ()
+
+
+def test_parquet_tells_how_many_rows_there_are(tmp_path: Path) -> None:
+    for number in range(3):
+        pq.write_table(pa.table({"id": range(1_000)}), tmp_path / f"{number}.parquet")
+    (tmp_path / "9.parquet").write_bytes(b"no Parquet" * 10)
+    read = source(tmp_path, format="parquet")
+    assert read.latest(read.start(), Limits(2_999)).rows == 2_000
+    assert read.latest(read.start(), Limits(10_000)).rows == 3_005
+
+
+def test_files_are_divided_so_that_every_core_has_something_to_do(tmp_path: Path) -> None:
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=4))
+    plain = source(tmp_path)
+    parts = [plain._tasks(spark, [File(0, "a", size << 20)]) for size in (3, 20, 100, 300)]
+    assert [[(task[0].end - task[0].start) >> 20 for task in tasks] for tasks in parts] == [
+        [3],
+        [5] * 4,
+        [25] * 4,
+        [64] * 4 + [44],
+    ]

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from calve.decode.arrow import arrow_schema, schema_of_arrow
+from calve.decode.changes import Records, RowChanges
 from calve.decode.reading import Split, over_tasks, refuse_change
 from calve.errors import BadRecord
 from calve.schema import Column, Schema, SchemaError
@@ -60,9 +62,28 @@ def _is_column_alike(there: pa.Schema, names: Sequence[str], wanted: Any) -> boo
     return wanted.name.lower() not in names
 
 
-def parquet_rows(tasks: list[list[Split]], columns: Schema) -> Callable[[Any], Any]:
+def parquet_rows(tasks: list[list[Split]], columns: Schema, as_changes: bool = False) -> Callable[[Any], Any]:
     """A function for `mapInArrow` over the numbers of tasks."""
-    return over_tasks(tasks, lambda split: _rows(split, arrow_schema(columns)))
+    read = _changes if as_changes else _rows
+    return over_tasks(tasks, lambda split: read(split, arrow_schema(columns)))
+
+
+def _changes(split: Split, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows as changes, in the order of their file."""
+    at = None
+    for rows in _rows(split, wanted):
+        at = _first(split) if at is None else at
+        lanes = pa.array(np.full(len(rows), split.number))
+        ats = pa.array(np.arange(at, at + len(rows)))
+        yield RowChanges().of(rows, Records(lanes, ats, lambda index: f"file '{split.path}'"))
+        at += len(rows)
+
+
+def _first(split: Split) -> int:
+    """The number of the first row of the part, in its file."""
+    footer = pq.read_metadata(split.path)
+    first = next(_groups(footer, split))
+    return sum(footer.row_group(number).num_rows for number in range(first))
 
 
 def _rows(split: Split, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:

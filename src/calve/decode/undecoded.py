@@ -41,13 +41,18 @@ class Undecoded:
         """The same, made by at most that many tasks."""
         return replace(self, records=self.records.coalesce(tasks))
 
-    def collected(self) -> pa.Table:
-        """The rows, held here: Spark hands them over as workers made them, and looks at none of them."""
+    def collected(self, most: int) -> pa.Table | None:
+        """The rows, held here: Spark hands them over as workers made them, and looks at none of them.
+
+        None where one task makes more than `most` bytes of them.
+        """
         import pyarrow as pa
 
         from calve.decode.arrow import arrow_schema
 
-        packed = self.records.mapInArrow(_packing(self.work), _PACKED).toArrow().column(0)
+        packed = self.records.mapInArrow(_packing(self.work, most), _PACKED).toArrow().column(0)
+        if packed.null_count:
+            return None
         tables = [pa.ipc.open_stream(part.as_buffer()).read_all() for part in packed]
         return pa.concat_tables(tables) if tables else arrow_schema(self.columns).empty_table()
 
@@ -57,17 +62,21 @@ _AT_ONCE = 8 * 2**20
 """How many bytes of rows are handed over in one piece, if one batch has not more."""
 
 
-def _packing(work: Work) -> Work:
-    """`work` with its rows as bytes."""
+def _packing(work: Work, most: int) -> Work:
+    """`work` with its rows as bytes; NULL, and no more, where they become too many."""
 
     def packed(batches: Any) -> Any:
-
         held: list[pa.RecordBatch] = []
+        size = made = 0
         for rows in work(batches):
             held.append(rows)
-            if sum(one.nbytes for one in held) >= _AT_ONCE:
+            size, made = size + rows.nbytes, made + rows.nbytes
+            if made > most:
+                yield _packed(None)
+                return
+            if size >= _AT_ONCE:
                 yield _piece(held)
-                held = []
+                held, size = [], 0
         if held:
             yield _piece(held)
 
@@ -81,4 +90,10 @@ def _piece(held: list[pa.RecordBatch]) -> pa.RecordBatch:
     with pa.ipc.new_stream(out, held[0].schema) as stream:
         for rows in held:
             stream.write_batch(rows)
-    return pa.RecordBatch.from_arrays([pa.array([out.getvalue().to_pybytes()], pa.binary())], names=["rows"])
+    return _packed(out.getvalue().to_pybytes())
+
+
+def _packed(piece: bytes | None) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays([pa.array([piece], pa.binary())], names=["rows"])

@@ -18,6 +18,8 @@ from calve.runtime.profile import OFF, Profile
 from calve.runtime.report import Report
 from calve.runtime.stop import Stop
 from calve.runtime.streaming import runner_of
+from calve.sink import choice
+from calve.sink.choice import Needs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +52,14 @@ def open_spark(
     """Start Spark with what `pipelines` need."""
     jars = {jar for pipeline in pipelines for jar in pipeline.source.jars}
     catalogs = [pipeline.sink.catalog for pipeline in pipelines]
-    return open_spark_with(project, catalogs, jars, debug, progress)
+    return open_spark_with(
+        project, catalogs, jars, debug, progress, plans_only=all(map(_passes_by, pipelines))
+    )
+
+
+def _passes_by(pipeline: ResolvedPipeline) -> bool:
+    needs = Needs(pipeline.sink, pipeline.source.decodes, bool(pipeline.transforms))
+    return choice.passes_spark_by(needs)
 
 
 def open_spark_with(
@@ -59,11 +68,12 @@ def open_spark_with(
     jars: Iterable[str] = (),
     debug: bool = False,
     progress: Callable[[str], None] = lambda line: None,
+    plans_only: bool = False,
 ) -> SparkSession:
     """Start Spark with what `catalogs` need and the components of `jars.lock` that `jars` names."""
     logs = None if debug else state_folder(project) / "logs" / "spark.log"
     needed = {*jars, *(jar for catalog in catalogs for jar in catalog.jars)}
-    return session.start(project.spark, needed, logs, progress, surroundings.of(catalogs))
+    return session.start(project.spark, needed, logs, progress, surroundings.of(catalogs), plans_only)
 
 
 def run(

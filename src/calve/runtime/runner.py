@@ -143,7 +143,7 @@ class Runner:
             return None
         frame, undecoded = self._reading(after, waiting.to)
         crash.point("read.after")
-        if not self._is_fitted():
+        if not self._is_fitted(frame):
             return None
         return waiting, writer.begin(frame, waiting.rows, waiting.bytes, undecoded)
 
@@ -153,9 +153,12 @@ class Runner:
         if isinstance(writer, Writer) and goes_on and self._is_fitted():
             self._ahead.start(partial(self._begin_next, writer, waiting.to))
 
-    def _is_fitted(self) -> bool:
-        """Whether the source says columns which the table has been made to fit."""
-        return self._source.columns() == self._fitted
+    def _is_fitted(self, frame: DataFrame | None = None) -> bool:
+        """Whether the table has been made to fit the columns that the source says, or else the rows have."""
+        said = self._source.columns()
+        if said is None and frame is not None:
+            said = self.columns_of(frame)
+        return said is None or said == self._fitted
 
     def _open(self, writer: Writer | Routed) -> Position | None:
         """Find out where to begin and take the epoch; None if there is nothing to do."""

@@ -46,6 +46,7 @@ _DEFAULTS = {
 }
 _CLASS_PATH = "SPARK_DIST_CLASSPATH"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_COMPILED_ONCE = "-XX:TieredStopAtLevel=1"
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -55,8 +56,12 @@ def start(
     log: Path | None,
     progress: Callable[[str], None] = lambda line: None,
     surroundings: Surroundings | None = None,
+    plans_only: bool = False,
 ) -> SparkSession:
-    """Start Spark with the jars of `components`; its output goes to `log`, or to the terminal."""
+    """Start Spark with the jars of `components`; its output goes to `log`, or to the terminal.
+
+    `plans_only` says that no rows will pass the JVM, which does not compile its code as far then.
+    """
     java.use()
     _use_python(settings)
     told = (surroundings or Surroundings()).apply(settings.master.startswith("local"))
@@ -64,7 +69,7 @@ def start(
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder
-    for key, value in {**settings_map(settings, files), **told}.items():
+    for key, value in {**settings_map(settings, files, plans_only), **told}.items():
         builder = builder.config(key, value)
     if _has_jvm_of_its_own(settings.master):
         os.environ[_CLASS_PATH] = warm.class_path(files, os.environ.get(_CLASS_PATH, ""))
@@ -98,7 +103,7 @@ def _keep_loggers_apart() -> None:
     setattr(PySparkLogger, "getLogger", staticmethod(one_at_a_time))  # noqa: B010
 
 
-def settings_map(settings: SparkSettings, files: Sequence[Path]) -> dict[str, str]:
+def settings_map(settings: SparkSettings, files: Sequence[Path], plans_only: bool = False) -> dict[str, str]:
     """Everything that Spark is started with."""
     return {
         **_DEFAULTS,
@@ -107,17 +112,19 @@ def settings_map(settings: SparkSettings, files: Sequence[Path]) -> dict[str, st
         "spark.driver.memory": settings.driver_memory,
         **settings.config,
         **_FIXED,
-        **_jar_settings(settings, files),
+        **_jar_settings(settings, files, plans_only),
     }
 
 
-def _jar_settings(settings: SparkSettings, files: Sequence[Path]) -> dict[str, str]:
+def _jar_settings(settings: SparkSettings, files: Sequence[Path], plans_only: bool) -> dict[str, str]:
     """A JVM of our own has the jars on its class path, where classes can be shared; executors fetch them."""
     if not _has_jvm_of_its_own(settings.master):
         return {"spark.jars": ",".join(str(file) for file in files)}
     given = settings.config.get(_JAVA_OPTIONS, "")
     # What a batch leaves is garbage at once: a collector that stops for it takes less than one beside it.
     given = given if "GC" in given else f"-XX:+UseParallelGC {given}".rstrip()
+    # Compiling its plans well takes the JVM longer than it takes to run them.
+    given = f"{_COMPILED_ONCE} {given}" if plans_only and "Tiered" not in given else given
     return {_JAVA_OPTIONS: warm.options(Path(os.environ["JAVA_HOME"]), files, given)}
 
 

@@ -16,8 +16,10 @@ ARROW = "Arrow, in the Python workers that decode the rows"
 JAVA = "Iceberg's own, in Spark"
 
 MOST_ROWS = 1_000_000
-MOST_BYTES = 64 * 2**20
+MOST_BYTES = 256 * 2**20
 """How large a batch of changes may be that is held where the loop runs."""
+MOST_BYTES_OF_SPARK = 64 * 2**20
+"""The same of rows that Spark made, which hands them over less tightly packed."""
 HERE = f"Arrow, in this process, for up to {MOST_ROWS:,} changes and {MOST_BYTES >> 20} MiB; else {JAVA}"
 
 _WRITTEN = {
@@ -83,6 +85,14 @@ def is_held(sink: IcebergSink) -> bool:
     """Whether batches of changes that are not too large are sorted out and written where the loop runs."""
     is_plain = sink.format == "parquet" and not sink.sort_by and not sink.order_by
     return sink.commit_mode == "upsert" and is_plain
+
+
+def passes_spark_by(needs: Needs) -> bool:
+    """Whether rows are decoded, sorted out and written in Python, unless a batch is too large for it."""
+    of_changes = (
+        is_held(needs.sink) and needs.sink.template is None and needs.decodes and not needs.transforms
+    )
+    return of_changes or why_java(needs) is None
 
 
 def _reasons(needs: Needs) -> Iterator[str]:

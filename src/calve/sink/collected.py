@@ -17,9 +17,9 @@ _PLACE = "_place"
 _LEAST = -(2**63)
 
 
-def fits(rows: int, size: int) -> bool:
+def fits(rows: int, size: int, most: int = MOST_BYTES) -> bool:
     """Whether a batch of about that many rows and bytes may be held in this process."""
-    return rows <= MOST_ROWS and size <= MOST_BYTES
+    return rows <= MOST_ROWS and size <= most
 
 
 def is_plain(rows: pa.Table) -> bool:

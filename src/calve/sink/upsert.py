@@ -51,6 +51,8 @@ class Upsert:
         self._sink = sink
         self._names = tuple(sink.key_fields)
         self._cost = Cost()
+        self.met_large_rows = False
+        """Whether a batch became larger than it looked like."""
         # Frames of changes may have NULLs in any column; those that must have none are counted.
         self._options = {**prepare.write_options(sink), "check-nullability": "false"}
 
@@ -60,18 +62,26 @@ class Upsert:
 
     def begin(self, frame: DataFrame, rows: int, size: int, undecoded: Undecoded | None = None) -> Begun:
         """Find the last change of each key, where they can be held here; `undecoded` gives the same rows."""
-        if not self._may_be_quick(rows, size):
+        most = choice.MOST_BYTES_OF_SPARK if undecoded is None else choice.MOST_BYTES
+        if not (collected.fits(rows, size, most) and self._may_be_quick()):
             return Begun(lambda: self._thorough(frame), is_read=False)
         with translated(f"write data files of table '{self._table.name}'"):
-            changed = _collected(frame, undecoded)
-        if not collected.is_plain(changed):
+            changed = self._collected(frame, undecoded)
+        self.met_large_rows = changed is None
+        if changed is None or not collected.is_plain(changed):
             return Begun(lambda: self._thorough(frame))
         last = collected.last(changed, self._names)
         return Begun(lambda: self._quick(last) or self._thorough(frame))
 
-    def _may_be_quick(self, rows: int, size: int) -> bool:
-        """Whether the batch may be held here, and nothing but the keys of the table's rows matters."""
-        return choice.is_held(self._sink) and collected.fits(rows, size) and arrow.writes(self._table)
+    def _may_be_quick(self) -> bool:
+        """Whether batches may be held here, and nothing but the keys of the table's rows matters."""
+        return choice.is_held(self._sink) and arrow.writes(self._table)
+
+    def _collected(self, frame: DataFrame, undecoded: Undecoded | None) -> pa.Table | None:
+        if undecoded is None:
+            return frame.toArrow()
+        # Those of one task may be more than those of the others.
+        return undecoded.collected(2 * choice.MOST_BYTES // self._spark.sparkContext.defaultParallelism)
 
     def _quick(self, last: pa.Table) -> Delta | None:
         """What is staged of changes that each know all columns of one row; None where there are too many
@@ -285,9 +295,5 @@ class Upsert:
 
 
 @clock.timed("read")
-def _collected(frame: DataFrame, undecoded: Undecoded | None) -> pa.Table:
-    return frame.toArrow() if undecoded is None else undecoded.collected()
-
-
 def _forget(frame: DataFrame) -> None:
     frame.unpersist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
@@ -167,7 +168,9 @@ class Writer:
         if self.sink.commit_mode == "upsert":
             made = plain and plain.coalesced(1) if few else plain
             upsert = Upsert(self._spark, self.table, self.sink, self._tombstones)
-            return upsert.begin(frame, rows, size, made)
+            begun = upsert.begin(frame, rows, sys.maxsize if self._met_large_rows else size, made)
+            self._met_large_rows |= upsert.met_large_rows
+            return begun
         appended = self._appended(frame)
         return Begun(lambda: self._replacing(appended))
 

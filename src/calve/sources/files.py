@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr
@@ -168,21 +169,24 @@ class FilesSource(Inferring):
             return Waiting(after, 0)
         size = sum(file.size for file in taken)
         to = files_position.moved(have, taken, self.max_file_age, time.time_ns() // 1_000_000)
-        return Waiting(to, self._rows(size, len(taken)), size, more=len(taken) < len(found.new))
+        rows = sum(map(self._rows, taken))
+        return Waiting(to, rows, size, more=len(taken) < len(found.new))
 
     def _taken(self, new: list[File], limits: Limits) -> list[File]:
         """The oldest files that fit the limits, and at least one."""
         taken: list[File] = []
-        size = 0
+        rows = 0
         for file in new[: self.max_files_per_batch]:
-            size += file.size
-            if taken and self._rows(size, len(taken)) > limits.rows:
+            rows += self._rows(file)
+            if taken and rows > limits.rows:
                 break
             taken.append(file)
         return taken
 
-    def _rows(self, size: int, files: int) -> int:
-        return max(files, size // _BYTES_OF_A_ROW[self.format])
+    def _rows(self, file: File) -> int:
+        """How many rows a file has, about; Parquet tells."""
+        told = _told_rows(self._folder().base, file) if self.format == "parquet" else None
+        return max(1, file.size // _BYTES_OF_A_ROW[self.format] if told is None else told)
 
     def _report(self, found: Listing, have: Known) -> None:
         """Say once of each file that it is not read, and why."""
@@ -255,7 +259,7 @@ class FilesSource(Inferring):
         if to == after or not self.decodes:
             return None
         if self.format == "parquet":
-            return None if as_changes else self._parquet(spark, self._files(after, to))
+            return self._parquet(spark, self._files(after, to), as_changes)
         if self.infers:
             made = self._of_good(spark, after, to, bad) if bad else self._of_batch(spark, after, to)
             return made.undecoded(spark, after, to, bad, as_changes=as_changes)
@@ -333,8 +337,11 @@ class FilesSource(Inferring):
             return of_parts(told.collect(), is_csv=self.format == "csv")
 
     def _tasks(self, spark: SparkSession, files: list[File]) -> list[list[Split]]:
-        splits = [split for number, file in enumerate(files) for split in self._splits(file, number)]
-        return _shared(splits, spark.sparkContext.defaultParallelism) if splits else []
+        cores = spark.sparkContext.defaultParallelism
+        # A few files that are not large give every core something to do.
+        step = min(SPLIT, max(_SMALL, -(-sum(file.size for file in files) // cores)))
+        splits = [split for number, file in enumerate(files) for split in self._splits(file, number, step)]
+        return _shared(splits, cores) if splits else []
 
     def _files(self, after: Position, to: Position) -> list[File]:
         return [] if to == after else self._folder().unchanged(files_position.batch(to))
@@ -388,7 +395,7 @@ class FilesSource(Inferring):
         sieve = bad.sieve if bad else None
         return Undecoded(numbers, file_rows(self._decoder(), tasks, layout, changes, sieve), columns)
 
-    def _parquet(self, spark: SparkSession, files: list[File]) -> Undecoded | None:
+    def _parquet(self, spark: SparkSession, files: list[File], as_changes: bool) -> Undecoded | None:
         """Parquet files for Python workers; None where Spark has to read one of them."""
         from calve.decode import parquet
         from calve.decode.undecoded import Undecoded
@@ -398,7 +405,8 @@ class FilesSource(Inferring):
             return None
         tasks = self._tasks(spark, files)
         numbers = spark.range(0, len(tasks), 1, len(tasks))
-        return Undecoded(numbers, parquet.parquet_rows(tasks, columns), columns)
+        made = with_changes(columns, carried=self.carries_changes) if as_changes else columns
+        return Undecoded(numbers, parquet.parquet_rows(tasks, columns, as_changes), made)
 
     def _read_columnar_changes(self, spark: SparkSession, paths: list[str]) -> DataFrame:
         from pyspark.sql.types import StructType
@@ -410,14 +418,14 @@ class FilesSource(Inferring):
         refuse_clashes(Schema(tuple(Column(name, Primitive("void")) for name in found.columns)))
         return columnar.read_changes(found, self.format, paths, self.declared, self.operation)
 
-    def _splits(self, file: File, number: int = 0) -> Iterator[Split]:
+    def _splits(self, file: File, number: int = 0, step: int = SPLIT) -> Iterator[Split]:
         """The parts that can be read side by side: what is compressed or over several lines is one."""
         from calve.decode.reading import Split
 
         compression = self._compression(file.path)
         whole = compression is not None or self.options.multi_line
-        for start in range(0, 1 if whole else max(1, file.size), SPLIT):
-            end = file.size if whole else min(file.size, start + SPLIT)
+        for start in range(0, 1 if whole else max(1, file.size), step):
+            end = file.size if whole else min(file.size, start + step)
             yield Split(file.path, start, end, file.size, file.mtime, compression, number)
 
     def _compression(self, path: str) -> str | None:
@@ -442,6 +450,18 @@ class FilesSource(Inferring):
         self._folder().require()
         files = list(self._folder().files())
         return [f"'{self._where()}': {len(files)} files, {sum(file.size for file in files)} bytes"]
+
+
+@lru_cache(maxsize=10_000)
+def _told_rows(folder: str, file: File) -> int | None:
+    """How many rows the footer of a Parquet file tells; None if it cannot be read, which reading will say."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return int(pq.read_metadata(os.path.join(folder, file.path)).num_rows)
+    except (OSError, pa.ArrowException):
+        return None
 
 
 def _shared(splits: list[Split], parallelism: int) -> list[list[Split]]:
