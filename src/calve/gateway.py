@@ -128,6 +128,8 @@ def _stages(store: Any, number: int) -> Iterator[Stage]:
         yield Stage(told.numCompleteTasks(), *numbers)
 
 
+ROWS_OF_A_TASK = 50_000
+"""How many rows a task has at least, where there are more of them: each has a cost of its own."""
 _ROWS_OF_ARROW = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES_OF_ARROW = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NEVER = str(2**31 - 1)

@@ -22,13 +22,13 @@ from calve.decode.bad import Report, Sieve
 from calve.decode.json import JsonDecoder
 from calve.decode.rows import Topics, record_rows
 from calve.errors import CalveError, DataRefused, NotPermitted, Unavailable
-from calve.gateway import WorkerError, classify
+from calve.gateway import ROWS_OF_A_TASK, WorkerError, classify
 from calve.schema import parse
 from calve.sources import kafka_client, kafka_consumer
 from calve.sources.kafka import KafkaSource
 from calve.sources.kafka_client import SETTINGS, settings, why_java
 from calve.sources.kafka_consumer import Client, consumed, cut, within
-from calve.sources.kafka_position import ROWS_OF_A_TASK, Range, shared
+from calve.sources.kafka_position import Range, shared
 from calve.sources.kafka_records import BySpark, ByWorkers
 
 if TYPE_CHECKING:

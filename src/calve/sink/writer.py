@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from calve.decode.undecoded import Undecoded
 
-_ROWS_OF_ONE_TASK = 50_000
 _BYTES_OF_A_SMALL_ROW = 1024
 _ROWS_AT_ONCE = 4096
 """How many rows workers are handed at once where rows are small on average, and only a few can be large."""
@@ -42,8 +41,8 @@ _ROWS_OF_ONE_FILE = 500_000
 
 
 def _tasks(rows: int, is_partitioned: bool, cores: int) -> int:
-    """How many tasks may write a batch: each has a cost of its own, and writes files of its own."""
-    if rows <= _ROWS_OF_ONE_TASK:
+    """How many tasks may write a batch: each writes files of its own."""
+    if rows <= gateway.ROWS_OF_A_TASK:
         return 1
     many = -(-rows // _ROWS_OF_ONE_FILE)
     return many if is_partitioned else max(many, cores)
@@ -161,7 +160,7 @@ class Writer:
         if undecoded is not None and choice.why_java(needs) is None:
             staged = self._written_where_made(undecoded, rows, size)
             return Begun(lambda: self._replacing(staged))
-        few = rows <= _ROWS_OF_ONE_TASK
+        few = rows <= gateway.ROWS_OF_A_TASK
         shaped = prepare.shaped(frame, self.table, self._policy)
         plain = undecoded if shaped is frame and not self.sink.renames else None
         frame = shaped.coalesce(1) if few else shaped

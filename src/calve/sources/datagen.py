@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field, PrivateAttr, model_validator
 
 from calve import changes
+from calve.gateway import ROWS_OF_A_TASK
 from calve.position import Position
 from calve.schema import Schema
 from calve.sources.columnar import change_columns
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
-_ROWS_OF_A_TASK = 50_000
 _BYTES_OF_A_FIELD = 12
 
 
@@ -121,5 +121,5 @@ class DatagenSource(Source):
 
 def _numbers(spark: SparkSession, after: Position, to: Position) -> DataFrame:
     begin, end = int(after["row"]), int(to["row"])
-    tasks = min(spark.sparkContext.defaultParallelism, -(-(end - begin) // _ROWS_OF_A_TASK))
+    tasks = min(spark.sparkContext.defaultParallelism, -(-(end - begin) // ROWS_OF_A_TASK))
     return spark.range(begin, end, 1, max(1, tasks))

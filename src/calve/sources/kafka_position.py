@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from calve.errors import StartRefused
+from calve.gateway import ROWS_OF_A_TASK
 from calve.position import Position
 
 Partition = tuple[str, int]
-
-ROWS_OF_A_TASK = 50_000
-"""How many offsets a task reads at least, where there are more of them."""
 
 
 @dataclass(frozen=True)
