@@ -120,14 +120,26 @@ def _joined(lines: Values, last: str) -> bytes:
 
     No record holds a line end; so, if there is a row more than there are records, each record is one row.
     """
-    bare = compute.ascii_rtrim(lines, characters=_ENDS)
-    for sign in (*_ENDS, _MARK):
-        has_sign = compute.match_substring(bare, sign)
-        if compute.any(has_sign).as_py():
-            raise doubtful(has_sign, "a record holds a line end")
-    whole = pa.ListArray.from_arrays(pa.array([0, len(bare)], pa.int32()), bare)
-    data: bytes = compute.binary_join(whole, "\n")[0].as_buffer().to_pybytes()
+    data = _one_below_another(lines)
+    if not _are_bare(data, len(lines)):
+        bare = compute.ascii_rtrim(lines, characters=_ENDS)
+        for sign in (*_ENDS, _MARK):
+            has_sign = compute.match_substring(bare, sign)
+            if compute.any(has_sign).as_py():
+                raise doubtful(has_sign, "a record holds a line end")
+        data = _one_below_another(bare)
     return data + b"\n" + last.encode()
+
+
+def _one_below_another(lines: Values) -> bytes:
+    whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
+    data: bytes = compute.binary_join(whole, "\n")[0].as_buffer().to_pybytes()
+    return data
+
+
+def _are_bare(data: bytes, count: int) -> bool:
+    """Whether there are no line ends but those between `count` lines; seen at once, and not line by line."""
+    return data.count(b"\n") == count - 1 and b"\r" not in data and _MARK.encode() not in data
 
 
 @lru_cache(maxsize=16)
