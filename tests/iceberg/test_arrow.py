@@ -245,3 +245,19 @@ def test_columns_that_the_rows_do_not_have_are_null(lake):
     one = lake.table(columns="id BIGINT, name STRING")
     append(one, arrow.write(one, pa.table({"id": pa.array([1], pa.int32())}), FORM))
     assert [tuple(row) for row in lake.spark.table(one.name.sql()).collect()] == [(1, None)]
+
+
+def test_files_belong_to_the_spec_by_which_their_rows_were_divided(lake):
+    one = lake.table(columns="id BIGINT, name STRING")
+    lake.spark.sql(f"ALTER TABLE {one.name.sql()} ADD PARTITION FIELD name")
+    one.refresh()
+    known = arrow.target(one, FORM)
+    lake.spark.sql(f"ALTER TABLE {one.name.sql()} REPLACE PARTITION FIELD name WITH bucket(4, id)")
+    one.refresh()
+    frame = lake.spark.sql("SELECT 1L AS id, 'a' AS name UNION ALL SELECT 2L, 'b'").coalesce(1)
+    staged, _ = arrow.write_where_made(one, frame, as_they_are, known)
+    assert {file.specId() for file in staged.files} == {known.spec_id} != {one.java.spec().specId()}
+    append(one, staged)
+    found = lake.spark.table(one.name.sql())
+    assert [row.id for row in found.where("name = 'b'").collect()] == [2]
+    assert lake.ids(one) == [1, 2]

@@ -145,7 +145,7 @@ def test_the_server_notices_a_reset_of_the_client(network, client):
 
 def test_a_server_that_is_not_there_resets_the_client():
     refused = pytest.raises(ConnectionResetError)
-    with FaultyNetwork("127.0.0.1", free_port()) as network, connected(network) as client, refused:
+    with FaultyNetwork("127.0.0.1", free_port()) as network, refused, connected(network) as client:
         client.recv(1)
 
 

@@ -6,6 +6,7 @@ import json
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ from calve.iceberg.parquet import (
 from calve.iceberg.partitions import Field
 from calve.iceberg.places import Bucket
 from calve.iceberg.stage import Staged
-from calve.iceberg.table import Table
+from calve.iceberg.table import Metadata, Table
 from calve.partitioning import is_divided
 
 if TYPE_CHECKING:
@@ -106,21 +107,20 @@ def _primitive(kind: str) -> pa.DataType:
 @clock.timed("stage")
 def write(table: Table, rows: pa.Table, form: Format) -> Staged:
     """Write `rows` as data files; raises Unsupported where it takes Spark."""
-    spec, fields = table.java.spec(), target_fields(table)
-    fitted = _fitted(rows, schema_of(table.java.schema()))
+    made = divided_target(table, form)
+    fitted = _fitted(rows, made.schema)
     with translated(f"write data files of table '{table.name}'"):
         files = [
             file
-            for values, part in list(_partitions(fitted, fields))
-            for file in _written(table, spec, values, part, form)
+            for values, part in list(_partitions(fitted, made.fields))
+            for file in _written(table, made, values, part)
         ]
-        return _staged(table, spec, files)
+        return _staged(table, made, files)
 
 
-def _staged(table: Table, spec: Any, files: Sequence[Written], dropped: int = 0) -> Staged:
+def _staged(table: Table, target: Target, files: Sequence[Written], dropped: int = 0) -> Staged:
     """What was written as files that a commit can add."""
-    number = spec.specId()
-    told = [content.described(file, spec_id=number) for file in files]
+    told = [content.described(file, spec_id=target.spec_id) for file in files]
     made = content.files(told, table.java.specs())
     return Staged(made, sum(file.rows for file in files), sum(file.bytes for file in files), dropped)
 
@@ -128,8 +128,10 @@ def _staged(table: Table, spec: Any, files: Sequence[Written], dropped: int = 0)
 def write_keys(table: Table, keys: pa.Table, schema: Any) -> list[Written]:
     """Write `keys` as a file with the columns of `schema`."""
     fitted = _fitted(keys, schema_of(schema))
+    form = Format("zstd", fitted.nbytes + 1)
     with translated(f"write delete files of table '{table.name}'"):
-        return list(_written(table, None, (), fitted, Format("zstd", fitted.nbytes + 1)))
+        only = Target(fitted.schema, folder(table), form, lengths=bounds(table.metadata()))
+        return list(_written(table, only, (), fitted))
 
 
 def _fitted(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
@@ -146,20 +148,20 @@ def _fitted(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
 def writes(table: Table) -> bool:
     """Whether Arrow knows the types and the partitions of `table`."""
     try:
-        target_fields(table)
+        divided_target(table, Format("none", 0))
     except Unsupported:
         return False
     return True
 
 
-def target_fields(table: Table) -> tuple[Field, ...]:
-    """The fields by which the rows of `table` are divided; raises Unsupported where Arrow cannot do it."""
-    fields = target(table, Format("none", 0)).fields
+def divided_target(table: Table, form: Format) -> Target:
+    """What files of `table` are like; raises Unsupported where Arrow cannot divide its rows."""
+    made = target(table, form)
     types, _ = table.metadata().types()
-    for one in fields:
+    for one in made.fields:
         if not is_divided(one.transform, types.get(".".join(one.path), "")):
             raise Unsupported(one.transform)
-    return fields
+    return made
 
 
 def _partitions(rows: pa.Table, fields: tuple[Field, ...]) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
@@ -175,33 +177,33 @@ def _partitions(rows: pa.Table, fields: tuple[Field, ...]) -> Iterator[tuple[tup
         yield values, pa.Table.from_batches([part])
 
 
-def _written(
-    table: Table, spec: Any, values: tuple[Any, ...], rows: pa.Table, form: Format
-) -> Iterator[Written]:
-    """Write `rows` as files of about the target's size."""
+def _written(table: Table, target: Target, values: tuple[Any, ...], rows: pa.Table) -> Iterator[Written]:
+    """Write `rows` of one partition as files of about the target's size."""
     partition = [partitions.as_json(value) for value in values]
-    place = _partition(table, spec, partition) if partition else None
-    lengths, columns = bounds(table), tuple(leaves(rows.schema))
+    columns = tuple(leaves(rows.schema))
     while rows.num_rows:
-        location = new_location(table, spec, place, f"{uuid.uuid4()}.parquet")
-        size, footer = _put(table, location, rows, form)
+        location = _location(table, target.spec_id, partition)
+        size, footer = _put(table, location, rows, target.form)
         part, rows = rows.slice(0, footer.num_rows), rows.slice(footer.num_rows)
         told = Written(location, partition, footer.num_rows, size)
-        describe(told, footer, columns, lengths, dict(nan_counts(part, columns)))
+        describe(told, footer, columns, target.lengths, dict(nan_counts(part, columns)))
         yield told
 
 
-def _partition(table: Table, spec: Any, values: list[Any]) -> Any:
-    """A partition as Iceberg has it."""
-    told = content.described(Written("none", values), spec_id=spec.specId())
-    (file,) = content.files([told], table.java.specs())
-    return file.partition()
+def _location(table: Table, spec_id: int, partition: list[Any]) -> str:
+    """Where a new file of a partition goes."""
+    name = f"{uuid.uuid4()}.parquet"
+    if not partition:
+        return new_location(table, None, None, name)
+    specs = table.java.specs()
+    (file,) = content.files([content.described(Written("none", partition), spec_id=spec_id)], specs)
+    return new_location(table, specs.get(spec_id), file.partition(), name)
 
 
-def bounds(table: Table) -> Mapping[int, int]:
-    """How long the bounds of the columns are that `table` wants to know of its files, by field id."""
-    wanted = {key: said for key, said in table.metadata().properties().items() if key.startswith(_METRICS)}
-    schema, order = table.java.schema(), table.java.sortOrder()
+def bounds(metadata: Metadata) -> Mapping[int, int]:
+    """How long the bounds of the columns are that a table wants to know of its files, by field id."""
+    wanted = {key: said for key, said in metadata.properties().items() if key.startswith(_METRICS)}
+    schema, order = metadata.java.schema(), metadata.java.sortOrder()
     return _bounds(_SCHEMAS.toJson(schema), _ORDERS.toJson(order), tuple(sorted(wanted.items())))
 
 
@@ -211,8 +213,10 @@ def _bounds(schema: str, order: str, properties: tuple[tuple[str, str], ...]) ->
     java_order = _ORDERS.fromJson(java_schema, order)
     known = java.static_member("org.apache.iceberg.MetricsConfig", "from")
     config = known(java.string_map(dict(properties)), java_schema, java_order)
-    columns = leaves(schema_of(java_schema))
-    modes = {one.number: str(config.columnMode(".".join(one.path))) for one in columns}
+    names = java.strings(
+        java.Statics("org.apache.iceberg.types.TypeUtil").indexNameById(java_schema.asStruct())
+    )
+    modes = {int(number): str(config.columnMode(name)) for number, name in names.items()}
     return {number: _length(mode) for number, mode in modes.items() if mode != "none"}
 
 
@@ -225,13 +229,16 @@ def _length(mode: str) -> int:
 
 def target(table: Table, form: Format, keeps_changes: bool = False, bucket: Bucket | None = None) -> Target:
     """What workers have to know of `table` to write its files; raises Unsupported for types."""
-    schema = schema_of(table.java.schema())
+    # The table may be loaded anew by another thread, with another spec.
+    now = table.metadata()
+    schema, spec = schema_of(now.java.schema()), now.java.spec()
     paths = {one.number: one.path for one in leaves(schema)}
     fields = tuple(
         Field(one.name(), paths[one.sourceId()], *_transform(str(one.transform())))
-        for one in java.each(table.java.spec().fields())
+        for one in java.each(spec.fields())
     )
-    return Target(schema, folder(table), form, fields, keeps_changes, bucket, bounds(table))
+    made = Target(schema, folder(table), form, fields, keeps_changes, bucket)
+    return replace(made, lengths=bounds(now), spec_id=spec.specId())
 
 
 def folder(table: Table) -> str:
@@ -250,7 +257,7 @@ def write_where_made(table: Table, records: DataFrame, work: Work, target: Targe
     with translated(f"write data files of table '{table.name}'"):
         lines = records.mapInArrow(written(work, target), TOLD).collect()
         told = Told.of(line[0] for line in lines)
-        return _staged(table, table.java.spec(), told.files, told.dropped), told.rows
+        return _staged(table, target, told.files, told.dropped), told.rows
 
 
 def new_location(table: Table, spec: Any, partition: Any, name: str) -> str:

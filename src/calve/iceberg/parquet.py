@@ -78,6 +78,8 @@ class Target:
     """The store that the folder is in; None for one on this machine."""
     lengths: Mapping[int, int] = field(default_factory=dict)
     """How long the bounds of the columns are that the table wants to know, by field id."""
+    spec_id: int = 0
+    """By which of the table's specs `fields` divide the rows."""
 
 
 @dataclass

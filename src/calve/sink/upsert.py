@@ -77,6 +77,7 @@ class Upsert:
         """Whether batches may be held here, and nothing but the keys of the table's rows matters."""
         return choice.is_held(self._sink) and arrow.writes(self._table)
 
+    @clock.timed("read")
     def _collected(self, frame: DataFrame, undecoded: Undecoded | None) -> pa.Table | None:
         if undecoded is None:
             return frame.toArrow()
@@ -294,6 +295,5 @@ class Upsert:
             return clock.timed("wait")(running.result)(), result
 
 
-@clock.timed("read")
 def _forget(frame: DataFrame) -> None:
     frame.unpersist()
