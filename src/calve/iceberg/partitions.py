@@ -42,16 +42,10 @@ def divided(rows: pa.RecordBatch, fields: tuple[Field, ...]) -> Iterator[tuple[t
     # One by one, the rows of a thousand partitions take ten times as long.
     ordered = rows if groups.num_rows == 1 else rows.take(places.flatten())
     begin = 0
-    for *told, count in zip(
-        *(groups.column(name).to_pylist() for name in names), _lengths(places), strict=True
-    ):
+    told_of_each = (groups.column(name).to_pylist() for name in names)
+    for *told, count in zip(*told_of_each, places.value_lengths().to_pylist(), strict=True):
         yield tuple(told), ordered.slice(begin, count)
         begin += count
-
-
-def _lengths(lists: Any) -> list[int]:
-    found: list[int] = compute.list_value_length(lists).to_pylist()
-    return found
 
 
 def path(fields: tuple[Field, ...], values: tuple[Any, ...]) -> str:

@@ -20,7 +20,10 @@ MOST_BYTES = 256 * 2**20
 """How large a batch of changes may be that is held where the loop runs."""
 MOST_BYTES_OF_SPARK = 64 * 2**20
 """The same of rows that Spark made, which hands them over less tightly packed."""
-HERE = f"Arrow, in this process, for up to {MOST_ROWS:,} changes and {MOST_BYTES >> 20} MiB; else {JAVA}"
+HERE = (
+    f"Arrow, in this process, for up to {MOST_ROWS:,} changes and {MOST_BYTES >> 20} MiB "
+    f"({MOST_BYTES_OF_SPARK >> 20} MiB of rows that Spark makes); else {JAVA}"
+)
 
 _WRITTEN = {
     "boolean", "int", "long", "float", "double", "date", "timestamp", "timestamptz", "string", "binary",

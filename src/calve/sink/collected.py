@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from calve import changes, clock
-from calve.sink.choice import MOST_BYTES, MOST_ROWS
+from calve.sink.choice import MOST_ROWS
 
 compute: Any = pyarrow.compute
 
@@ -17,7 +17,7 @@ _PLACE = "_place"
 _LEAST = -(2**63)
 
 
-def fits(rows: int, size: int, most: int = MOST_BYTES) -> bool:
+def fits(rows: int, size: int, most: int) -> bool:
     """Whether a batch of about that many rows and bytes may be held in this process."""
     return rows <= MOST_ROWS and size <= most
 
