@@ -48,6 +48,8 @@ _CLASS_PATH = "SPARK_DIST_CLASSPATH"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _COMPILED_ONCE = "-XX:TieredStopAtLevel=1"
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_PYTHON = "spark.pyspark.python"
+_DAEMON = {"spark.python.daemon.module": "calve.runtime.daemon"}
 
 
 def start(
@@ -108,6 +110,7 @@ def settings_map(settings: SparkSettings, files: Sequence[Path], plans_only: boo
     return {
         **_DEFAULTS,
         **(_LOCAL if _is_local(settings.master) else {}),
+        **(_DAEMON if _has_workers_of_ours(settings) else {}),
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
         **settings.config,
@@ -180,9 +183,14 @@ def _make_room(catalog: Catalog) -> None:
 def _use_python(settings: SparkSettings) -> None:
     """PySpark looks for the workers' Python in the environment and nowhere else."""
     on_this_machine = settings.master.startswith("local")
-    chosen = settings.config.get("spark.pyspark.python", sys.executable if on_this_machine else None)
+    chosen = settings.config.get(_PYTHON, sys.executable if on_this_machine else None)
     if chosen is not None:
         os.environ["PYSPARK_PYTHON"] = chosen
+
+
+def _has_workers_of_ours(settings: SparkSettings) -> bool:
+    """Whether workers run on the Python that runs this."""
+    return _is_local(settings.master) and settings.config.get(_PYTHON, sys.executable) == sys.executable
 
 
 def _is_local(master: str) -> bool:
