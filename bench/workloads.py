@@ -294,6 +294,12 @@ class BulkParquet(Bulk):
     name, title = "W3", "Bulk load of 10,000,000 rows of Parquet"
 
 
+class BulkLarge(Bulk):
+    name, title = "W3-large", "Bulk load of 40,000,000 rows of Parquet"
+    only, rounds = ("calve", "pyiceberg"), 1
+    count, files = 40_000_000, 40
+
+
 class BulkCsv(Bulk):
     name, title = "W3-csv", "Bulk load of 10,000,000 rows of CSV"
     form = "csv"
@@ -533,17 +539,17 @@ class HeavyCapped(Heavy):
 
 
 class HeavyWhole(Heavy):
-    name, title = "W11-whole", "A Parquet file of more than 1 GB into one data file"
-    only = ("calve",)
-    settings = {"target_file_size_mb": 4096}
+    name, title = "W11-whole", "Two Parquet files of more than 1 GB into data files as large"
+    only, count, files = ("calve",), 3_200_000, 2
+    settings = {"target_file_size_mb": 4096, "max_batch_size": 4_000_000}
 
 
 WORKLOADS: dict[str, type[Workload]] = {
     kind.name: kind
     for kind in (
-        Cold, Steady, SmallUpserts, LargeUpserts, BulkParquet, BulkCsv, Bad, TrickleOften, TrickleSeldom,
-        Wide, Days, GrowingOnce, GrowingTen, GrowingHundred, GrowthOnce, GrowthTen, GrowthHundred, LowLatency,
-        Balanced, HighThroughput, HeavyCapped, HeavyWhole,
+        Cold, Steady, SmallUpserts, LargeUpserts, BulkParquet, BulkLarge, BulkCsv, Bad, TrickleOften,
+        TrickleSeldom, Wide, Days, GrowingOnce, GrowingTen, GrowingHundred, GrowthOnce, GrowthTen, GrowthHundred,
+        LowLatency, Balanced, HighThroughput, HeavyCapped, HeavyWhole,
     )
 }  # fmt: skip
 """Those that peers do; `bench.readers` reads what they leave (W9) and asks a catalog (W10)."""

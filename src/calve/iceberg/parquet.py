@@ -224,8 +224,10 @@ class Files:
         for begin in range(0, rows.num_rows, step):
             group = rows.slice(begin, step)
             file = self._open.get(values) or self._opened(values, group)
+            before = file.out.tell()
             file.write(group)
-            if file.out.tell() >= self._target.form.target_bytes:
+            # One more like it would make the file larger than it is to be.
+            if 2 * file.out.tell() - before > self._target.form.target_bytes:
                 self._end(values)
 
     def _opened(self, values: tuple[Any, ...], rows: pa.Table) -> _File:

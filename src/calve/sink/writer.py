@@ -37,15 +37,16 @@ _BYTES_OF_A_SMALL_ROW = 1024
 _ROWS_AT_ONCE = 4096
 """How many rows workers are handed at once where rows are small on average, and only a few can be large."""
 _ROWS_OF_ONE_FILE = 500_000
-"""How many rows one task takes at least where it writes several files, or where all cores are busy."""
+"""How many rows one task takes at least where it writes files of several partitions."""
 
 
-def _tasks(rows: int, is_partitioned: bool, cores: int) -> int:
-    """How many tasks may write a batch: each writes files of its own."""
+def _tasks(rows: int, size: int, target_size: int, is_partitioned: bool, cores: int) -> int:
+    """How many tasks may write a batch: each writes files of its own, which are to be as large as wanted."""
     if rows <= gateway.ROWS_OF_A_TASK:
         return 1
-    many = -(-rows // _ROWS_OF_ONE_FILE)
-    return many if is_partitioned else max(many, cores)
+    if is_partitioned:
+        return min(cores, -(-rows // _ROWS_OF_ONE_FILE))
+    return max(cores, -(-size // target_size))
 
 
 class Writer:
@@ -189,10 +190,10 @@ class Writer:
         """Have the workers that decode write the files as well; only what they tell of them comes back."""
         are_small = 0 < size <= rows * _BYTES_OF_A_SMALL_ROW
         if not are_small or self._met_large_rows:
-            return self._written(undecoded, rows)
+            return self._written(undecoded, rows, size)
         try:
             with gateway.arrow_batches(self._spark, _ROWS_AT_ONCE):
-                return self._written(undecoded, rows)
+                return self._written(undecoded, rows, size)
         except CalveError as error:
             if not gateway.is_out_of_memory(error):
                 raise
@@ -201,13 +202,14 @@ class Writer:
                 f"{error}; some rows are much larger than others, smaller parts are tried"
             ) from error
 
-    def _written(self, undecoded: Undecoded, rows: int) -> Staged:
+    def _written(self, undecoded: Undecoded, rows: int, size: int) -> Staged:
         from calve.iceberg import arrow
 
         form = prepare.parquet_format(self.table, self.sink)
         bucket = prepare.bucket(self.sink, self.table)
         target = arrow.target(self.table, form, self.sink.change_columns, bucket)
-        most = _tasks(rows, bool(target.fields), self._spark.sparkContext.defaultParallelism)
+        cores = self._spark.sparkContext.defaultParallelism
+        most = _tasks(rows, size, form.target_bytes, bool(target.fields), cores)
         records = undecoded.records.coalesce(most)
         staged, counted = arrow.write_where_made(self.table, records, undecoded.work, target)
         prepare.check_count(counted, staged, self.table)
