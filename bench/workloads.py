@@ -548,8 +548,8 @@ WORKLOADS: dict[str, type[Workload]] = {
     kind.name: kind
     for kind in (
         Cold, Steady, SmallUpserts, LargeUpserts, BulkParquet, BulkLarge, BulkCsv, Bad, TrickleOften,
-        TrickleSeldom, Wide, Days, GrowingOnce, GrowingTen, GrowingHundred, GrowthOnce, GrowthTen, GrowthHundred,
-        LowLatency, Balanced, HighThroughput, HeavyCapped, HeavyWhole,
+        TrickleSeldom, Wide, Days, GrowingOnce, GrowingTen, GrowingHundred, GrowthOnce, GrowthTen,
+        GrowthHundred, LowLatency, Balanced, HighThroughput, HeavyCapped, HeavyWhole,
     )
 }  # fmt: skip
 """Those that peers do; `bench.readers` reads what they leave (W9) and asks a catalog (W10)."""
