@@ -11,7 +11,7 @@ from calve.errors import (
     Unavailable,
     Unfit,
 )
-from calve.gateway import WorkerError, classify, first_sentence, jvm, translate, translated
+from calve.gateway import Package, WorkerError, classify, first_sentence, jvm, translate, translated
 
 AT = "\n\tat org.apache.x.Y.z(Y.scala:1)\n"
 
@@ -163,6 +163,23 @@ def test_without_spark_there_is_no_jvm() -> None:
     if SparkContext._active_spark_context is None:
         with pytest.raises(CalveError, match="no Spark session is running"):
             jvm()
+
+
+@pytest.mark.spark
+def test_java_is_not_asked_where_a_package_ends(spark, monkeypatch) -> None:
+    client = spark.sparkContext._gateway._gateway_client
+    sent = []
+    send = client.send_command
+    monkeypatch.setattr(client, "send_command", lambda text, *more: sent.append(text) or send(text, *more))
+    made = jvm().java.util.HashMap
+    assert sent == []
+    assert made().size() == 0
+    assert spark.sparkContext._jvm.PythonUtils.getBroadcastThreshold
+    assert not [text for text in sent if text.startswith("r\nu")]
+
+
+def test_what_python_asks_an_object_for_is_no_package() -> None:
+    assert not hasattr(Package("java", None), "__deepcopy__")
 
 
 def test_a_record_that_does_not_fit_is_told_from_one_that_is_bad():

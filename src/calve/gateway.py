@@ -28,14 +28,45 @@ _MARKER = "calve-error "
 _LONGEST = 600
 
 
-def jvm() -> Any:
-    """The JVM of the running Spark."""
+def jvm() -> Package:
+    """The JVM of the running Spark: what has no dots before it."""
     from pyspark import SparkContext
 
     running = SparkContext._active_spark_context
-    if running is None or running._jvm is None:
+    if running is None or running._gateway is None:
         raise CalveError("Cannot reach the JVM: no Spark session is running")
-    return running._jvm
+    return Package("", running._gateway._gateway_client)
+
+
+class Package:
+    """A package of Java's.
+
+    The first letter tells what a name in it is. Py4J asks Java at each dot, which looks for a class of that
+    name in all of Spark's jars.
+    """
+
+    def __init__(self, name: str, client: Any) -> None:
+        self._name, self._client = name, client
+
+    def __getattr__(self, name: str) -> Any:
+        from py4j.java_gateway import JavaClass
+
+        if name.startswith("__"):
+            raise AttributeError(name)
+        whole = f"{self._name}.{name}" if self._name else name
+        return Package(whole, self._client) if name[0].islower() else JavaClass(whole, self._client)
+
+
+_WITHOUT_PACKAGE = ("PythonUtils", "PythonSQLUtils", "SimplePythonFunction")
+
+
+def keep_names() -> None:
+    """Have PySpark ask Java once, not in each batch, where classes are that it names without packages."""
+    from pyspark import SparkContext
+
+    known = SparkContext._jvm
+    for name in _WITHOUT_PACKAGE:
+        setattr(known, name, getattr(known, name))
 
 
 def activate(spark: Any) -> None:
@@ -163,9 +194,12 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def has_iceberg() -> bool:
     """Whether the running Spark was started with Iceberg."""
-    from py4j.java_gateway import JavaPackage
+    from py4j.protocol import Py4JError
 
-    return not isinstance(jvm().org.apache.iceberg.spark.Spark3Util, JavaPackage)
+    try:
+        return bool(jvm().org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog)
+    except Py4JError:
+        return False
 
 
 _QUERY_ID = "sql.streaming.queryId"

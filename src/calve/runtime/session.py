@@ -81,6 +81,7 @@ def start(
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     with _output_to(log), gateway.translated("start Spark"):
         spark = builder.getOrCreate()
+        gateway.keep_names()
     if not _is_local(settings.master):
         spark.sparkContext.addPyFile(str(package.archive()))
     return spark
