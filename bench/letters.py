@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 
 from bench.measure import PeakMemory, in_turn
 from calve.catalogs import Catalog
+from calve.decode.bad import Catch
+from calve.iceberg.stage import Staged
 from calve.patience import Patience
 from calve.position import Position
 from calve.schema import parse
@@ -69,20 +71,24 @@ class Bad:
         return FilesSource.model_validate({"path": str(folder), "schema": SCHEMA})
 
     def _plain(self, writer: Writer, source: FilesSource, to: Position, number: int) -> None:
-        staged = writer.stage(source.read(self.spark, source.start(), to), self.rows)
-        writer.commit(staged, {"round": number})
+        writer.commit(self._staged(writer, source, to, None), {"round": number})
 
     def _sifted(
         self, writer: Writer, letters: Letters, source: FilesSource, to: Position, number: int, every: int
     ) -> None:
         read = partial(source.read_bad, self.spark, source.start(), to, as_changes=False)
-        frame = source.read_good(self.spark, source.start(), to, letters.catch(), as_changes=False)
-        staged = writer.stage(frame, self.rows)
+        staged = self._staged(writer, source, to, letters.catch())
         bad = letters.stage({"round": number - 1}, {"round": number}, read)
         assert staged.rows + bad.rows == self.rows
         assert bad.rows == (self.rows // every if every else 0)
         letters.commit(bad, {"round": number - 1}, {"round": number})
         writer.commit(staged, {"round": number})
+
+    def _staged(self, writer: Writer, source: FilesSource, to: Position, bad: Catch | None) -> Staged:
+        """Read and written as a pipeline does it."""
+        undecoded = source.undecoded(self.spark, source.start(), to, bad, as_changes=False)
+        assert undecoded is not None
+        return writer.stage(undecoded.rows(), self.rows, self.rows * len(GOOD), undecoded)
 
 
 def report(spark: SparkSession, catalog: Catalog, folder: Path, rows: int, rounds: int) -> list[str]:

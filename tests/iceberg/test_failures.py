@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
-from calve.errors import ConfigurationError, Conflict, Moved, Unavailable
-from calve.iceberg.failures import _translate
+from calve.errors import ConfigurationError, Conflict, Moved, NotPermitted, Unavailable
+from calve.iceberg.failures import _translate, translated
 from calve.model import Secret
 
 PACKAGE = "org.apache.iceberg.exceptions"
@@ -70,3 +72,23 @@ def test_a_secret_that_a_server_sends_back_is_not_told():
     secret = Secret("a-token-that-nobody-may-see").reveal()
     error = _translate(f"{PACKAGE}.NotAuthorizedException: Not authorized: {secret} is unknown", "reach it")
     assert str(error) == "Cannot reach it: Not authorized: *** is unknown"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "a.parquet"), Unavailable),
+        (PermissionError(errno.EACCES, "Permission denied", "a.parquet"), NotPermitted),
+        (OSError(errno.EROFS, "Read-only file system", "a.parquet"), NotPermitted),
+        (OSError("When writing: AWS Error ACCESS_DENIED during PutObject"), NotPermitted),
+    ],
+)
+def test_an_error_of_a_disk_is_one_of_ours(error, kind):
+    said = r"Cannot write files: .*(device|denied|Read-only|DENIED)"
+    with pytest.raises(kind, match=said), translated("write files"):
+        raise error
+
+
+def test_a_broken_connection_to_java_is_no_error_of_a_disk():
+    with pytest.raises(ConnectionResetError), translated("write files"):
+        raise ConnectionResetError

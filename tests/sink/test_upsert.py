@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from contextlib import suppress
 from decimal import Decimal
+from pathlib import Path
 from threading import Thread
 
 import pytest
 
-from calve.errors import DataRefused
+from calve.errors import DataRefused, Unavailable
 from calve.iceberg.deletes import unpartitioned
 from calve.iceberg.stage import Staged
 from calve.sink.delta import Delta
@@ -61,6 +62,21 @@ def test_deletes_of_keys_that_are_not_there_change_nothing(sink):
     sink.take(("d", (7, "eu", None)))
     sink.take(("i", (1, "eu", 1)))
     sink.take(("d", (7, "eu", None)), ("d", (8, None, None)))
+    sink.check()
+
+
+@pytest.mark.parametrize("kind", [KINDS["position, format 2"]])
+def test_a_folder_that_cannot_be_written_to_is_said_and_waited_for(lake, kind):
+    sink = Sink(lake, kind)
+    sink.take(("i", (1, "eu", 1)))
+    data = Path(sink.writer.table.metadata().location.removeprefix("file:")) / "data"
+    aside = data.rename(data.with_name("aside"))
+    data.touch()
+    with pytest.raises(Unavailable, match=r"Cannot write \w+ files of table 'shop.t': .*data"):
+        sink.writer.stage(sink.frame([("u", (1, "eu", 2))]), 1)
+    data.unlink()
+    aside.rename(data)
+    sink.take(("u", (1, "eu", 2)))
     sink.check()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from calve import gateway
 from calve.errors import CalveError, ConfigurationError, Conflict, Moved, NotPermitted, Unavailable
@@ -21,9 +22,27 @@ _KINDS: tuple[tuple[str, type[CalveError]], ...] = (
 )
 
 
-def translated(what: str) -> AbstractContextManager[None]:
-    """Turn what Iceberg raises inside into our own errors; `what` completes "Cannot …"."""
-    return gateway.translated(what, _translate)
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn what Iceberg raises inside, or a disk, into our own errors; `what` completes "Cannot …"."""
+    with gateway.translated(what, _translate):
+        try:
+            yield
+        except ConnectionError:
+            raise
+        except OSError as error:
+            raise of_store(error, what) from error
+
+
+_DENIED = re.compile(
+    r"ACCESS_DENIED|AccessDenied|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT|HTTP status 403|Read-only file system"
+)
+
+
+def of_store(error: OSError, what: str) -> CalveError:
+    """Our own error for one that Python or Arrow met at a disk or a store."""
+    is_denied = isinstance(error, PermissionError) or _DENIED.search(str(error))
+    return (NotPermitted if is_denied else Unavailable)(f"Cannot {what}: {error}")
 
 
 _NO_STORE = re.compile(

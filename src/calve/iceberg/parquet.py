@@ -7,7 +7,6 @@ to nobody, and is taken away again where the attempt itself can.
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,9 +18,10 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 
 from calve import changes
-from calve.errors import DataRefused, NotPermitted, Unavailable
+from calve.errors import DataRefused
 from calve.gateway import WorkerError
 from calve.iceberg import metrics, partitions
+from calve.iceberg.failures import of_store
 from calve.iceberg.metrics import Leaf, leaves
 from calve.iceberg.partitions import Field
 from calve.iceberg.places import Bucket, opened, remove
@@ -44,7 +44,6 @@ MOST_OPEN = 64
 _WITH_LEVELS = ("gzip", "zstd")
 _SAMPLE = 20_000
 _DISTINCT = 0.6
-_DENIED = re.compile(r"ACCESS_DENIED|AccessDenied|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT|HTTP status 403")
 
 
 @dataclass(frozen=True)
@@ -134,14 +133,10 @@ def written(work: Work, target: Target) -> Work:
 
 @contextmanager
 def _worded(target: Target) -> Iterator[None]:
-    what = f"Cannot write data files to '{target.folder}'"
     try:
         yield
-    except PermissionError as error:
-        raise WorkerError(NotPermitted(f"{what}: {error}")) from None
     except OSError as error:
-        kind = NotPermitted if _DENIED.search(str(error)) else Unavailable
-        raise WorkerError(kind(f"{what}: {error}")) from None
+        raise WorkerError(of_store(error, f"write data files to '{target.folder}'")) from None
 
 
 class Files:
