@@ -180,8 +180,9 @@ def _table(model: type[Model], places: list[str], links: dict[str, str], prefix:
 def _hints(model: type[Model]) -> dict[str, Any]:
     """The types of the keys, a model's own before those of the models it extends."""
     hints = get_type_hints(model, include_extras=True)
-    names = sorted(model.model_fields, key=lambda name: name not in vars(model).get("__annotations__", {}))
-    return {name: hints[name] for name in names}
+    own = [vars(kind).get("__annotations__", {}) for kind in model.__mro__]
+    nearest = lambda name: next(at for at, names in enumerate(own) if name in names)  # noqa: E731
+    return {name: hints[name] for name in sorted(model.model_fields, key=nearest)}
 
 
 def _type(hint: Any, field: FieldInfo, links: dict[str, str], path: str) -> str:
