@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
 DEMO := .cache/demo
 SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
-FAST := not spark and not kafka and not postgres and not registry and not rest and not server and not full
+FAST := not spark and not kafka and not postgres and not registry and not rest and not server and not thorough and not full
 # Those of test-all are fetched when it comes to them.
 SERVERS := kafka rest rest-s3 connect converter debezium postgres registry hive nessie
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --use-pep517

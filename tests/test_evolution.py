@@ -69,6 +69,7 @@ loose = schemas(st.just(True))
 FULL, ADD, STRICT = Policy("full"), Policy("add_columns"), Policy("strict")
 
 
+@pytest.mark.thorough
 @quick
 @given(every)
 def test_a_schema_does_not_differ_from_itself(schema):
@@ -78,12 +79,14 @@ def test_a_schema_does_not_differ_from_itself(schema):
         assert evolution(schema, schema, policy).refusals == ()
 
 
+@pytest.mark.thorough
 @quick
 @given(every, loose)
 def test_making_the_changes_gives_the_other_schema(old, new):
     assert apply(old, changes(old, new)) == new
 
 
+@pytest.mark.thorough
 @quick
 @given(every, every)
 def test_only_not_null_is_not_taken_over(old, new):
@@ -92,6 +95,7 @@ def test_only_not_null_is_not_taken_over(old, new):
     assert changes(after, new) == []
 
 
+@pytest.mark.thorough
 @quick
 @given(every, every, st.sampled_from([FULL, ADD]), st.booleans(), st.sampled_from(["new_column", "variant"]))
 def test_what_a_policy_does_it_does_once(old, new, policy, is_said, type_change):
@@ -104,6 +108,7 @@ def test_what_a_policy_does_it_does_once(old, new, policy, is_said, type_change)
     assert evolution(after, new, policy) == Evolution()
 
 
+@pytest.mark.thorough
 @quick
 @given(every, every)
 def test_adding_columns_takes_nothing_away(old, new):
@@ -115,6 +120,7 @@ def test_adding_columns_takes_nothing_away(old, new):
         assert after.names[: len(old.names)] == old.names
 
 
+@pytest.mark.thorough
 @quick
 @given(every, every)
 def test_what_a_batch_lacks_by_chance_is_never_dropped_nor_moved(old, new):
@@ -122,6 +128,7 @@ def test_what_a_batch_lacks_by_chance_is_never_dropped_nor_moved(old, new):
     assert not [one for one in found.changes if isinstance(one, (DropColumn, MoveColumn))]
 
 
+@pytest.mark.thorough
 @quick
 @given(st.permutations(["a", "b", "c", "d", "e", "f"]))
 def test_one_column_out_of_place_is_one_move(order):

@@ -175,6 +175,7 @@ def test_every_way_out_of_the_process_is_clean(capsys: pytest.CaptureFixture[str
     assert json.loads((tmp_path / "orders.json").read_text())["message"] == "Cannot: ***"
 
 
+@pytest.mark.thorough
 def test_of_secrets_that_pass_the_last_are_looked_for_and_others_stay() -> None:
     redaction.remember("a-password-that-stays")
     tokens = [f"token-number-{number}-of-many" for number in range(redaction.PASSING + 5)]

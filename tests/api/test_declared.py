@@ -80,3 +80,22 @@ def test_in_a_program_a_call_decides_and_no_command():
     assert str(error) == "Cannot go on; decide with: calve repair --restart-from earliest"
     error.call = "IcebergSink.forget()"
     assert str(error) == "Cannot go on; decide with: IcebergSink.forget()"
+
+
+PLAIN_SPARK = """
+from pyspark.sql import SparkSession
+
+SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+import calve
+
+try:
+    calve.open_catalog({"type": "memory", "warehouse": "nowhere"})
+except calve.errors.ConfigurationError as error:
+    print(error)
+"""
+
+
+@pytest.mark.spark
+def test_a_spark_that_was_started_without_iceberg_is_refused():
+    said = subprocess.run([sys.executable, "-c", PLAIN_SPARK], capture_output=True, text=True)
+    assert said.stdout.startswith("Cannot use this SparkSession: it was started without Iceberg"), said.stderr

@@ -58,6 +58,7 @@ def test_a_batch_that_leaves_a_gap_or_overlaps_is_refused():
 NAMES = st.one_of(st.text(min_size=1), st.integers(0, 2**62))
 
 
+@pytest.mark.thorough
 @given(st.lists(NAMES, max_size=20))
 def test_a_mark_gives_back_what_was_put_into_it(names):
     known = Written()

@@ -125,6 +125,7 @@ def test_curves_need_two_points():
     )
 
 
+@pytest.mark.thorough
 def test_charts_are_drawn(document, tmp_path):
     pytest.importorskip("matplotlib")
     flink = {**document["results"][1], "right": True}

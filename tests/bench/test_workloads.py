@@ -76,6 +76,7 @@ class TwoFilesOfCsv(BulkCsv):
     files = 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workload", [TwoFiles, TwoFilesOfCsv])
 def test_a_peer_is_run_measured_and_judged(tmp_path, workload):
     stand = Stand(tmp_path, scale=0.0005)
@@ -99,6 +100,7 @@ class Half(PyIceberg):
         return {**found, "load.json": text}
 
 
+@pytest.mark.thorough
 def test_rows_that_are_lost_or_there_twice_are_noticed(tmp_path):
     result = TwoFiles().run(Stand(tmp_path, scale=0.0005), Half(), 0)
     assert result.right is False

@@ -15,6 +15,8 @@ from calve.decode.dialect import Dialect
 from calve.decode.json import JsonDecoder
 from calve.schema import Array, Column, Primitive, Schema, parse
 
+pytestmark = pytest.mark.thorough
+
 FLAT = parse("id BIGINT NOT NULL, name STRING, amount DECIMAL(12,2), at TIMESTAMP")
 TAGS = Column("tags", Array(Primitive("int"), element_nullable=False))
 SCHEMA = Schema((*FLAT.columns, TAGS))

@@ -241,6 +241,7 @@ def envelopes(draw: st.DrawFn, rows: st.SearchStrategy[Any], told: dict[str, Any
     return None if key is None else json.dumps(key).encode(), json.dumps(value).encode()
 
 
+@pytest.mark.thorough
 @settings(max_examples=150)
 @given(blocks())
 def test_what_the_fast_way_accepts_the_slow_way_reads_the_same(
@@ -260,6 +261,7 @@ def compare(decoder: DebeziumDecoder, pairs: list[Pair]) -> int:
     return sum(agree(decoder, records) for records in (pairs, *([pair] for pair in pairs)))
 
 
+@pytest.mark.thorough
 @settings(max_examples=60)
 @given(blocks())
 def test_every_block_is_made_up_of_the_changes_of_its_records_or_refused(
@@ -278,6 +280,7 @@ def test_every_block_is_made_up_of_the_changes_of_its_records_or_refused(
     assert made.num_rows == len(expected)
 
 
+@pytest.mark.thorough
 def test_the_strategy_gives_blocks_that_the_fast_way_accepts() -> None:
     """Otherwise the comparison above would compare nothing."""
     accepted: list[int] = []

@@ -244,6 +244,7 @@ def test_a_value_that_the_column_cannot_hold_is_bad_also_where_columns_are_a_gue
     }),
     "more": st.none() | st.booleans() | st.just([]),
 }), min_size=1, max_size=5))  # fmt: skip
+@pytest.mark.thorough
 @settings(max_examples=80, deadline=None)
 def test_a_guess_gives_what_a_look_at_all_records_gives_or_ends(records):
     columns = settled(storable(found(*records)), KNOWN) if not is_mixed(records) else None

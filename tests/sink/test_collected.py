@@ -41,6 +41,7 @@ def place(order):
     return (order[0] is not None, *((0 if part is None else part) for part in order))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("names", [("key",), ("key", "name")], ids=["one column", "two columns"])
 @given(st.lists(st.tuples(KEYS, PLACES), max_size=40, unique_by=lambda change: change[1]))
 def test_the_last_change_of_each_key_is_the_one_with_the_greatest_order(names, changes):

@@ -79,6 +79,7 @@ def test_impossible_times_are_remembered_too(mtime: int) -> None:
     assert sort([file], known(two), 1e12).new == []
 
 
+@pytest.mark.thorough
 def test_a_position_stays_small_with_ten_thousand_files_and_is_refused_before_a_mark_would_be() -> None:
     position = START
     for start in range(0, 10_000, 500):

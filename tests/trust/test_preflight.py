@@ -60,7 +60,7 @@ def said(status: int = 200, **value: Any) -> Answer:
 @pytest.fixture
 def server() -> Iterator[Server]:
     running = Server()
-    threading.Thread(target=running.serve_forever, daemon=True).start()
+    threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
     yield running
     running.shutdown()
     running.server_close()
@@ -69,7 +69,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def other() -> Iterator[Server]:
     running = Server()
-    threading.Thread(target=running.serve_forever, daemon=True).start()
+    threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
     yield running
     running.shutdown()
     running.server_close()
