@@ -95,6 +95,7 @@ class World:
         names = count(1)
         self._patch.setattr(gateway, "jvm", jvm)
         self._patch.setattr(java, "string_map", dict)
+        self._patch.setattr(java, "strings", dict)
         self._patch.setattr(crash, "point", self._reached)
         self._patch.setattr(commit, "uuid", SimpleNamespace(uuid4=lambda: f"id{next(names)}"))
 
