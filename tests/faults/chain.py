@@ -22,6 +22,9 @@ ROWS = 40
 LEAVE_A_FILE = ("stage.after", "commit.before", "commit.applied")
 """Points behind the writing of a batch's one data file and before the swap that puts it into the table."""
 BEFORE_THE_EPOCH = ("start.before_fence", "fence.applied")
+BEGUN_AHEAD = 1
+"""While a batch is committed the next one is written: a life that ends then leaves its file as well."""
+MOST_OF_A_LIFE = 1 + BEGUN_AHEAD
 YOUTH, AGE = 12.0, 3.0
 """How many seconds after the start, or after the first commit, a life is struck at the latest."""
 
@@ -34,7 +37,7 @@ class Chain:
     points: list[str] = field(default_factory=list)
     killed: list[float] = field(default_factory=list)
     unfinished: int = 0
-    """How many lives may have left a data file behind that belongs to no snapshot."""
+    """How many data files that belong to no snapshot the lives may have left behind."""
 
     def kill_at(self, point: str, nth: int) -> None:
         """A life that kills itself when it comes to `point` the `nth` time."""
@@ -43,7 +46,8 @@ class Chain:
         self.killed.append(time.time())
         figures.current.add(f"{figures.KILLS} at {point}")
         figures.current.add(figures.KILLS)
-        self.unfinished += point in LEAVE_A_FILE
+        if point not in BEFORE_THE_EPOCH:
+            self.unfinished += (point in LEAVE_A_FILE) + BEGUN_AHEAD
 
     def kill_at_random(self, draw: Random) -> None:
         """A life that is killed at some time, its JVM with it or left to itself."""
@@ -52,14 +56,14 @@ class Chain:
         self._expect(process, -signal.SIGKILL)
         self.killed.append(time.time())
         figures.current.add(figures.KILLS)
-        self.unfinished += 1
+        self.unfinished += MOST_OF_A_LIFE
 
     def terminate_at_random(self, draw: Random) -> None:
         """A life that is asked to end at some time; it finishes its batch, or is too young to be asked."""
         process = self._some_time(draw)
         self._signal(process, signal.SIGTERM)
         self._expect(process, 0, 128 + signal.SIGTERM, -signal.SIGTERM)
-        self.unfinished += process.returncode != 0
+        self.unfinished += MOST_OF_A_LIFE if process.returncode else 0
 
     def suspend_at_random(self, draw: Random) -> None:
         """A life that is suspended for a while together with its JVM, and goes on."""
@@ -85,7 +89,7 @@ class Chain:
             self.stream.produce_until(lambda: process.poll() is not None, "the end of the older life")
             self._expect(process, 80)
             assert self._table().metadata_location == left, "a fenced process has written"
-            self.unfinished += 1
+            self.unfinished += MOST_OF_A_LIFE
 
     def end(self) -> None:
         """The last life ends by itself; the plan is held against what fired, and the table is checked."""

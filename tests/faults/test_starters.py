@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from tests.faults import figures
+from tests.faults.chain import MOST_OF_A_LIFE
 from tests.faults.process import ended
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.full]
@@ -36,7 +37,7 @@ def test_of_two_runs_that_start_at_once_one_goes_on_and_the_other_exits_with_80(
     one = stream()
     for _ in range(3):
         race(one)
-    one.check(orphans=3)
+    one.check(orphans=3 * MOST_OF_A_LIFE)
 
 
 @pytest.mark.rest
@@ -44,4 +45,4 @@ def test_of_two_runs_that_start_at_once_on_a_rest_catalog_one_goes_on(stream, re
     one = stream(rest=rest_catalog)
     for _ in range(2):
         race(one)
-    one.check(orphans=2)
+    one.check(orphans=2 * MOST_OF_A_LIFE)

@@ -85,7 +85,8 @@ class Report:
         if self._file is None:
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self._file.with_suffix(".tmp")
+        # Another process may run the same pipeline until one of them is refused.
+        fresh = self._file.with_suffix(f".{os.getpid()}.tmp")
         fresh.write_text(json.dumps(cleaned(asdict(self.status)), default=str))
         fresh.replace(self._file)
 

@@ -1,0 +1,24 @@
+"""What a run tells of itself in a file."""
+
+import json
+import subprocess
+import sys
+
+WRITING = """
+import sys
+from pathlib import Path
+from calve.runtime.report import Report
+
+report = Report("orders", Path(sys.argv[1]))
+for number in range(500):
+    report.update(message=str(number))
+"""
+
+
+def test_two_processes_of_one_pipeline_do_not_take_the_file_from_each_other(tmp_path):
+    command = [sys.executable, "-c", WRITING, str(tmp_path)]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate()[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert [file.name for file in tmp_path.iterdir()] == ["orders.json"]
+    assert json.loads((tmp_path / "orders.json").read_text())["message"] == "499"
