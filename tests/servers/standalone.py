@@ -1,6 +1,7 @@
 """Spark's own cluster on the loopback interface: a master, and workers with one core each."""
 
 import os
+from abc import abstractmethod
 from pathlib import Path
 
 from pyspark.find_spark_home import _find_spark_home
@@ -28,9 +29,9 @@ class _Part(Server):
         jars = os.path.join(_find_spark_home(), "jars", "*")
         return [*_JVM, "-cp", jars, *self.arguments(), "--host", "127.0.0.1", "--port", str(self.port)]
 
+    @abstractmethod
     def arguments(self) -> list[str]:
         """The class, and what it is told besides where it listens."""
-        raise NotImplementedError
 
 
 class _Master(_Part):

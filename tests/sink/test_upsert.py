@@ -65,9 +65,8 @@ def test_deletes_of_keys_that_are_not_there_change_nothing(sink):
     sink.check()
 
 
-@pytest.mark.parametrize("kind", [KINDS["position, format 2"]])
-def test_a_folder_that_cannot_be_written_to_is_said_and_waited_for(lake, kind):
-    sink = Sink(lake, kind)
+def test_a_folder_that_cannot_be_written_to_is_said_and_waited_for(lake):
+    sink = Sink(lake, KINDS["position, format 2"])
     sink.take(("i", (1, "eu", 1)))
     data = Path(sink.writer.table.metadata().location.removeprefix("file:")) / "data"
     aside = data.rename(data.with_name("aside"))
