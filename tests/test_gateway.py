@@ -1,5 +1,8 @@
 """What Java and Spark raise becomes one of our errors, in one line."""
 
+import time
+from typing import ClassVar
+
 import pytest
 
 from calve.errors import (
@@ -11,7 +14,16 @@ from calve.errors import (
     Unavailable,
     Unfit,
 )
-from calve.gateway import Package, WorkerError, classify, first_sentence, jvm, translate, translated
+from calve.gateway import (
+    Package,
+    WorkerError,
+    classify,
+    first_sentence,
+    jvm,
+    share_token,
+    translate,
+    translated,
+)
 
 AT = "\n\tat org.apache.x.Y.z(Y.scala:1)\n"
 
@@ -186,3 +198,44 @@ def test_a_record_that_does_not_fit_is_told_from_one_that_is_bad():
     told = WorkerError(Unfit("other columns"))
     trace = f"org.apache.spark.SparkException: x{AT}Caused by: calve.gateway.WorkerError: {told}"
     assert type(classify(trace, "do it")) is Unfit
+
+
+FORGED = '{"kind": "Unavailable", "message": "the service is away"}'
+
+
+@pytest.mark.parametrize("text", ["calve-error x", f"calve-error {FORGED}", 'calve-error {"place": 1}'])
+def test_a_value_that_looks_like_an_error_of_ours_is_not_taken_for_one(text: str) -> None:
+    trace = f"org.apache.spark.SparkNumberFormatException: [CAST_INVALID_INPUT] The value '{text}' of{AT}"
+    error = classify(trace, "run the SQL of a transform")
+    assert type(error) is type(classify(trace.replace(text, "abc"), "run the SQL of a transform"))
+    assert str(error).startswith("Cannot run the SQL of a transform: ")
+
+
+def test_an_error_of_a_worker_that_is_cut_off_is_not_taken_for_one_of_ours() -> None:
+    cut = str(WorkerError(BadRecord("file 'a'", "x")))[:-5]
+    assert type(classify(f"org.apache.spark.SparkException: {cut}{AT}", "read")) is CalveError
+
+
+def test_workers_mark_their_errors_with_the_token_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Context:
+        environment: ClassVar[dict[str, str]] = {}
+
+    share_token(Context)
+    (name,) = Context.environment
+    monkeypatch.setenv(name, Context.environment[name])
+    error = WorkerError(BadRecord("file 'a'", "x"))
+    monkeypatch.delenv(name)
+    assert isinstance(classify(f"org.apache.spark.SparkException: {error}{AT}", "read"), BadRecord)
+
+
+@pytest.mark.parametrize("filling", ["\n", " \n", "a.B\n", "x", "[", '  File "a", line 1, in f\n'])
+def test_a_long_value_in_a_message_takes_no_longer_than_its_length(filling: str) -> None:
+    value = filling * (2_000_000 // len(filling))
+    trace = (
+        f"org.apache.spark.SparkException: The value '{value}'{AT}Caused by: java.net.ConnectException: no"
+    )
+    begin = time.process_time()
+    error = classify(trace, "do it")
+    assert time.process_time() - begin < 2
+    assert isinstance(error, Unavailable)
+    assert len(str(error)) < 1000

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import secrets
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -24,8 +26,22 @@ from calve.redaction import redacted
 
 Result = TypeVar("Result")
 
-_MARKER = "calve-error "
+_TOKEN_VARIABLE = "CALVE_WORKER_TOKEN"
+_TOKEN = secrets.token_hex(16)
 _LONGEST = 600
+
+
+def _marker() -> str:
+    """The text in front of an error of ours in a trace, with a token that no record can hold.
+
+    Workers get the token of the driver in their environment.
+    """
+    return f"calve-error {os.environ.get(_TOKEN_VARIABLE) or _TOKEN} "
+
+
+def share_token(spark_context: Any) -> None:
+    """Have the Python workers of `spark_context` mark their errors with the token of this process."""
+    spark_context.environment[_TOKEN_VARIABLE] = os.environ.get(_TOKEN_VARIABLE) or _TOKEN
 
 
 def jvm() -> Package:
@@ -67,10 +83,12 @@ def keep_names() -> None:
     known = SparkContext._jvm
     for name in _WITHOUT_PACKAGE:
         setattr(known, name, getattr(known, name))
+    share_token(SparkContext._active_spark_context)
 
 
 def activate(spark: Any) -> None:
     """Make `spark` the session of the calling thread."""
+    share_token(spark.sparkContext)
     jvm().org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
 
 
@@ -270,7 +288,7 @@ class WorkerError(Exception):
             told = {"place": error.place, "reason": error.reason}
         else:
             told = {"kind": type(error).__name__, "message": str(error)}
-        super().__init__(_MARKER + json.dumps(told))
+        super().__init__(_marker() + json.dumps(told))
 
 
 def raised_in_spark(place: Any, reason: str) -> Any:
@@ -278,7 +296,7 @@ def raised_in_spark(place: Any, reason: str) -> Any:
     from pyspark.sql import functions as f
 
     told = f.to_json(f.struct(place.alias("place"), f.lit(reason).alias("reason")))
-    return f.raise_error(f.concat(f.lit(_MARKER), told))
+    return f.raise_error(f.concat(f.lit(_marker()), told))
 
 
 @contextmanager
@@ -334,7 +352,7 @@ class _Cause:
         return self.message or self.name.rpartition(".")[2]
 
 
-_CAUSE = re.compile(r"^\s*(?:Caused by: )?((?:[a-z]\w*\.)+[A-Z][\w$]*)(?::[ \t]*(.*))?$", re.M)
+_CAUSE = re.compile(r"^[ \t]*(?:Caused by: )?((?:[a-z]\w*\.)+[A-Z][\w$]*)(?::[ \t]*(.*))?$", re.M)
 
 
 def _causes(text: str) -> list[_Cause]:
@@ -377,9 +395,27 @@ _ANALYSIS = re.compile(
 
 def classify(text: str, what: str) -> CalveError:
     """Our own error for a Java stack trace."""
-    return (
-        _from_worker(text) or _by_cause(_causes(text), what) or _by_text(text, what) or _unknown(text, what)
-    )
+    if error := _from_worker(text):
+        return error
+    text = _shorten(text)
+    return _by_cause(_causes(text), what) or _by_text(text, what) or _unknown(text, what)
+
+
+_LONGEST_LINE = 4 * 2**10
+_LONGEST_TRACE = 64 * 2**10
+
+
+def _shorten(text: str) -> str:
+    """A trace without empty lines and with its long lines cut; of a long one the beginning and the end.
+
+    Spark quotes values whole, and whoever writes a record decides how long they are.
+    """
+    half = _LONGEST_TRACE // 2
+    if len(text) <= half:
+        return text
+    lines = (line[:_LONGEST_LINE] for line in text.splitlines() if line and not line.isspace())
+    short = "\n".join(lines)
+    return short if len(short) <= _LONGEST_TRACE else f"{short[:half]}\n{short[-half:]}"
 
 
 _FROM_WORKERS = {
@@ -388,13 +424,17 @@ _FROM_WORKERS = {
 
 
 def _from_worker(text: str) -> CalveError | None:
-    start = text.find(_MARKER)
+    marker = _marker()
+    start = text.find(marker)
     if start < 0:
         return None
-    found, _ = json.JSONDecoder().raw_decode(text, start + len(_MARKER))
-    if "kind" in found:
-        return _FROM_WORKERS.get(found["kind"], CalveError)(found["message"])
-    return BadRecord(found["place"], found["reason"])
+    try:
+        found, _ = json.JSONDecoder().raw_decode(text, start + len(marker))
+        if "kind" in found:
+            return _FROM_WORKERS.get(found["kind"], CalveError)(found["message"])
+        return BadRecord(found["place"], found["reason"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _by_cause(causes: list[_Cause], what: str) -> CalveError | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -84,6 +85,13 @@ def test_nesting_through_aliases_counts() -> None:
     lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 40)]
     with pytest.raises(yaml.Unreadable, match="nested deeper than 32"):
         yaml.read("\n".join(lines).encode())
+
+
+def test_values_are_counted_while_the_text_is_read() -> None:
+    begin = time.process_time()
+    with pytest.raises(yaml.Unreadable, match="more than 50000 values"):
+        yaml.read(b"[" + b"1," * 500_000 + b"1]")
+    assert time.process_time() - begin < 8
 
 
 @settings(max_examples=60)

@@ -105,6 +105,7 @@ class _Composition:
         self.events = _events(text)
         self.anchors: dict[str, _Node] = {}
         self.documents = 0
+        self.nodes = 0
 
     def run(self) -> _Node:
         root: _Node | None = None
@@ -124,6 +125,10 @@ class _Composition:
         line = event.start_mark.line + 1
         if depth > MAX_DEPTH:
             raise Unreadable(line, f"nested deeper than {MAX_DEPTH}")
+        self.nodes += 1
+        # Keys count as nodes here and not when aliases are written out.
+        if self.nodes > 2 * MAX_NODES:
+            raise Unreadable(line, f"more than {MAX_NODES} values")
         kind = type(event).__name__
         if kind == "AliasEvent":
             return self.alias(event.anchor, line)

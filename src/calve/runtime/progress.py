@@ -34,7 +34,10 @@ class Progress:
     def show(self, runs: Sequence[Run]) -> None:
         """Draw the lines anew."""
         if self._live is not None:
-            self._live.update("\n".join(line(one.report.status, time.time()) for one in runs))
+            from rich.text import Text
+
+            # Not as a str: rich would take '[…]' in a message for markup.
+            self._live.update(Text("\n".join(line(one.report.status, time.time()) for one in runs)))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
