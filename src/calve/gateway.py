@@ -260,6 +260,22 @@ def analyzed_nodes(rows: Any) -> tuple[set[str], set[str]]:
     return _nodes(rows._jdf.queryExecution().analyzed())
 
 
+def called_functions(spark: Any, sql: str) -> set[str]:
+    """The names of the functions in a query that is only parsed, in lower case and without their schema."""
+    tree = json.loads(spark._jsparkSession.sessionState().sqlParser().parsePlan(sql).toJSON())
+    return {name.strip("[]").rpartition(",")[2].strip().lower() for name in _function_names(tree)}
+
+
+def _function_names(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if "class" in value and _kind(value) == "UnresolvedFunction":
+            yield str(value["nameParts"])
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _function_names(inner)
+
+
 def _nodes(plan: Any) -> tuple[set[str], set[str]]:
     tree = json.loads(plan.toJSON())
     nodes = {_kind(node) for node in tree}

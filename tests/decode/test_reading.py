@@ -199,3 +199,30 @@ def test_a_file_that_changed_or_went_since_the_batch_was_planned_is_refused(tmp_
     path.unlink()
     with pytest.raises(WorkerError, match="it is gone"):
         rows(JSON, [planned])
+
+
+def test_a_file_that_is_a_named_pipe_by_now_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    os.mkfifo(path)
+    with pytest.raises(WorkerError, match="it is not a regular file"):
+        rows(JSON, [whole(path)])
+    with pytest.raises(WorkerError, match="it is not a regular file"):
+        rows(JSON, [whole(path, "gzip")])
+
+
+def test_what_is_read_whole_is_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "LONGEST_LINE", 1000)
+    reason = refusal(tmp_path, b'[{"id": 1}]' + b" " * 1000, multi_line=True).reason
+    assert "it is longer than 1000 bytes" in reason
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b"[" + b" " * 10_000_000 + b"]"))
+    with pytest.raises(WorkerError, match="it is longer than 1000 bytes"):
+        rows(JSON, [whole(path, "gzip")], Layout(multi_line=True))
+
+
+def test_a_quote_that_is_never_closed_is_read_up_to_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "LONGEST_LINE", 1000)
+    reason = refusal(tmp_path, b'1,a\n2,"' + b"x\n" * 1000, CSV, multi_line=True).reason
+    assert reason == "the record in line 2 is longer than 1000 bytes"

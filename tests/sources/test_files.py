@@ -13,7 +13,7 @@ import pytest
 
 from calve.errors import ConfigurationError, DataRefused, Unavailable
 from calve.sources.files import FilesSource, _shared
-from calve.sources.files_position import File
+from calve.sources.files_position import START, File
 from calve.sources.source import Limits, Waiting
 
 LIMITS = Limits(1_000_000)
@@ -266,3 +266,54 @@ def test_files_are_divided_so_that_every_core_has_something_to_do(tmp_path: Path
         [25] * 4,
         [64] * 4 + [44],
     ]
+
+
+def test_a_named_pipe_or_socket_in_the_folder_does_not_count(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path / "in" / "a.json")
+    os.mkfifo(tmp_path / "in" / "b.json")
+    with caplog.at_level(logging.WARNING):
+        found = [source(tmp_path / path).latest(START, LIMITS) for path in ("in", "in/*.json", "in")]
+    assert [names(waiting) for waiting in found] == [["a.json"]] * 3
+    assert [record.getMessage() for record in caplog.records] == [
+        f"'{tmp_path}/in/b.json' is not a regular file; it is not read"
+    ]
+
+
+def test_a_path_that_is_a_named_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.json")
+    with pytest.raises(ConfigurationError, match="neither a regular file nor a folder"):
+        source(tmp_path / "a.json").start()
+
+
+@pytest.mark.parametrize("path", ["in", "in/*", "in/**/*.json", "in/*/*.json"])
+def test_a_symbolic_link_is_read_only_where_that_is_declared(tmp_path: Path, path: str) -> None:
+    write(tmp_path / "elsewhere" / "secret.json")
+    write(tmp_path / "in" / "sub" / "a.json")
+    (tmp_path / "in" / "link.json").symlink_to(tmp_path / "elsewhere" / "secret.json")
+    (tmp_path / "in" / "sub" / "link.json").symlink_to(tmp_path / "elsewhere" / "secret.json")
+    (tmp_path / "in" / "folder").symlink_to(tmp_path / "elsewhere")
+    assert names(source(tmp_path / path).latest(START, LIMITS)) == ["sub/a.json"]
+    followed = source(tmp_path / path, options={"follow_symlinks": True})
+    assert "sub/link.json" in names(followed.latest(START, LIMITS))
+
+
+def test_the_declared_path_itself_may_be_a_symbolic_link(tmp_path: Path) -> None:
+    file = write(tmp_path / "data" / "a.json")
+    (tmp_path / "in").symlink_to(tmp_path / "data")
+    (tmp_path / "one.json").symlink_to(file)
+    assert names(source(tmp_path / "in").latest(START, LIMITS)) == ["a.json"]
+    assert names(source(tmp_path / "in" / "*").latest(START, LIMITS)) == ["a.json"]
+    assert names(source(tmp_path / "one.json").latest(START, LIMITS)) == ["one.json"]
+
+
+def test_a_file_that_became_a_symbolic_link_before_it_was_read_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path / "in" / "a.json")
+    declared = source(tmp_path / "in")
+    to = declared.latest(START, LIMITS).to
+    other = write(tmp_path / "elsewhere" / "a.json")
+    file.unlink()
+    file.symlink_to(other)
+    with pytest.raises(DataRefused, match="replaced by a symbolic link"):
+        declared._files(START, to)

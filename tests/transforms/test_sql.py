@@ -73,6 +73,9 @@ def test_what_makes_rows_of_one_row_each_is_allowed(
         ("SELEC id FROM input", "Syntax error at or near 'SELEC'"),
         ("SELECT id FROM input; DROP VIEW other", "Syntax error"),
         ("SELECT id FROM nowhere", "The table or view `nowhere` cannot be found"),
+        ("SELECT `reflect`('java.lang.System', 'getenv', 'HOME') FROM input", "it calls Java methods"),
+        ("SELECT transform(l, x -> `try_reflect`('a.B', 'c')) FROM input", "it calls Java methods"),
+        ("SELECT IDENTIFIER('java_' || 'method')('java.lang.Math', 'random') FROM input", "it calls Java"),
     ],
 )
 def test_anything_else_is_refused_in_one_line_and_not_run(
@@ -111,3 +114,13 @@ def test_names_in_texts_and_columns_are_no_reason_to_warn() -> None:
 def test_no_sql_is_a_problem() -> None:
     with pytest.raises(ValidationError, match="must not be empty"):
         SqlTransform(sql="  ")
+
+
+@pytest.mark.parametrize("call", ["reflect(", "JAVA_METHOD (", "try_reflect/**/("])
+def test_a_call_of_a_java_method_is_a_problem(call: str) -> None:
+    with pytest.raises(ValidationError, match="it calls Java methods"):
+        SqlTransform(sql=f"SELECT {call}'java.lang.System', 'getenv', 'HOME') FROM input")
+
+
+def test_a_column_or_text_with_the_name_of_such_a_function_is_none() -> None:
+    assert SqlTransform(sql="SELECT reflect, 'reflect(1)' AS java_method, reflects(1) FROM input").sql

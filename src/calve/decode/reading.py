@@ -9,6 +9,7 @@ import json
 import lzma
 import os
 import re
+import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -240,23 +241,42 @@ def _blocks(decoder: Decoder, split: Split, layout: Layout) -> Iterator[Block]:
         if layout.multi_line and isinstance(decoder, CsvDecoder):
             yield from _quoted_lines(file, decoder.dialect, layout.header)
         elif layout.multi_line:
-            yield from _documents(file.read())
+            yield from _documents(_whole(file))
         else:
             yield from _lines(file, split, layout, decoder.skips_blank)
 
 
+def _whole(file: IO[bytes]) -> bytes:
+    """All bytes of a file that cannot be read in parts; a small file may be compressed from a huge one."""
+    data = file.read(LONGEST_LINE + 1)
+    if len(data) > LONGEST_LINE:
+        raise Mismatch(f"it is longer than {LONGEST_LINE} bytes, which is too long for multi_line JSON")
+    return data
+
+
 def _opened(split: Split) -> IO[bytes]:
     """The bytes of the file, without compression."""
+    file = _regular(split.path)
+    if split.compression is None:
+        return file
+    file.close()
     if split.compression == "gzip":
         return cast(IO[bytes], gzip.open(split.path))
     if split.compression == "bzip2":
         return bz2.open(split.path)
     if split.compression == "xz":
         return lzma.open(split.path)
-    if split.compression is not None:
-        kind: Any = split.compression
-        return io.BufferedReader(_Arrow(pa.input_stream(split.path, compression=kind)))
-    return open(split.path, "rb")
+    kind: Any = split.compression
+    return io.BufferedReader(_Arrow(pa.input_stream(split.path, compression=kind)))
+
+
+def _regular(path: str) -> IO[bytes]:
+    """The file at `path`; raises BadRecord for a pipe, a device or a socket, and waits for none of them."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(number).st_mode):
+        return os.fdopen(number, "rb")
+    os.close(number)
+    raise BadRecord(f"file '{path}'", "it is not a regular file")
 
 
 class _Arrow(io.RawIOBase):
@@ -332,9 +352,14 @@ def _quoted_lines(file: IO[bytes], dialect: Dialect, header: bool) -> Iterator[B
 def _quoted(file: IO[bytes], dialect: Dialect) -> Iterator[tuple[int, bytes]]:
     """Each record, and the line that it begins at."""
     parts: list[bytes] = []
-    begin, is_open = 0, False
+    begin, size, is_open = 0, 0, False
     for number, line in enumerate(iter(lambda: _line(file), b"")):
-        begin, parts = (begin, [*parts, line]) if is_open else (number, [line])
+        if not is_open:
+            begin, size, parts = number, 0, []
+        parts.append(line)
+        size += len(line)
+        if size > LONGEST_LINE:
+            raise Mismatch(f"the record in line {begin + 1} is longer than {LONGEST_LINE} bytes")
         is_open ^= _quotes(line, dialect) % 2 == 1
         if not is_open:
             yield begin, b"".join(parts).removeprefix(_MARK if begin == 0 else b"").rstrip(b"\r\n")

@@ -112,7 +112,8 @@ class FilesSource(FilesKeys):
 
     def _folder(self) -> Folder:
         options = self.options
-        return Folder(self._where(), tuple(options.ignore_suffixes), options.min_file_age)
+        suffixes = tuple(options.ignore_suffixes)
+        return Folder(self._where(), suffixes, options.min_file_age, options.follow_symlinks)
 
     def _where(self) -> str:
         path = self.path.removeprefix("file:")

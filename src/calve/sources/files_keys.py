@@ -36,6 +36,10 @@ class FilesOptions(CsvFormat):
     ignore_suffixes: list[str] = [".tmp", ".part", ".partial", ".crdownload", ".swp", "._COPYING_", "~"]
     """Files whose names end so are still being written. Names that begin with '.' or '_' never count."""
 
+    follow_symlinks: bool = False
+    """Whether symbolic links below `path` are read. Whoever may write to the folder can then have any file
+    read that Calve may read."""
+
 
 class FilesKeys(Inferring):
     """The keys of the source, and the columns that they tell."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, PrivateAttr
 
 from calve.errors import ConfigurationError
-from calve.gateway import analyzed_nodes, parsed_nodes, translated
+from calve.gateway import analyzed_nodes, called_functions, parsed_nodes, translated
 from calve.transforms.transform import Transform
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 VIEW = "input"
 
@@ -66,9 +66,21 @@ _LITERAL = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`[^`]*`|-
 _UNSTEADY = re.compile(rf"\b(?:({'|'.join(_CALLS)})\s*\(|({'|'.join(_BARE)})\b)", re.I)
 
 
+_REFLECTION = ("reflect", "java_method", "try_reflect")
+_REFLECTION_CALL = re.compile(rf"\b({'|'.join(_REFLECTION)})\s*\(", re.I)
+_REFLECTION_REFUSED = "it calls Java methods ({}), which is not allowed in a transform"
+
+
+def _code(sql: str) -> str:
+    """The statement without comments and with empty literals."""
+    return _LITERAL.sub(lambda found: " " if found[0][0] in "-/" else "''", sql)
+
+
 def _text(value: str) -> str:
     if not value.strip():
         raise ValueError("must not be empty")
+    if found := _REFLECTION_CALL.search(_code(value)):
+        raise ValueError(_REFLECTION_REFUSED.format(found[1]))
     return value.strip().rstrip(";")
 
 
@@ -90,9 +102,12 @@ class SqlTransform(Transform):
 
     def _over_stream(self, rows: DataFrame) -> DataFrame:
         """Spark itself refuses what a stream cannot do; here it is made sure that nothing is done at once."""
+        self._refuse_reflection(rows.sparkSession)
         nodes, _ = parsed_nodes(rows.sparkSession, self.sql)
         _refuse(nodes - _STATEFUL, "it is not a SELECT that a stream can run")
         made = self._over(rows)
+        _, expressions = analyzed_nodes(made)
+        _refuse_java_calls(expressions)
         if not made.isStreaming:
             raise ConfigurationError("Cannot run the SQL of a transform: it does not read 'input'")
         return made
@@ -108,18 +123,32 @@ class SqlTransform(Transform):
             return
         nodes, _ = parsed_nodes(rows.sparkSession, self.sql)
         _refuse(nodes, "it is not a SELECT")
+        self._refuse_reflection(rows.sparkSession)
         nodes, expressions = analyzed_nodes(self._over(rows.sparkSession.createDataFrame([], rows.schema)))
         _refuse(nodes, _OTHER_RELATION)
+        _refuse_java_calls(expressions)
         if expressions & _SUBQUERIES:
             raise ConfigurationError("Cannot run the SQL of a transform: it has a subquery in an expression")
         if "LogicalRDD" not in nodes:
             raise ConfigurationError("Cannot run the SQL of a transform: it does not read 'input'")
         self._checked = columns
 
+    def _refuse_reflection(self, spark: SparkSession) -> None:
+        """Refuse calls of Java methods before the analysis, which loads the class that is named."""
+        for name in sorted(called_functions(spark, self.sql) & set(_REFLECTION)):
+            raise ConfigurationError(f"Cannot run the SQL of a transform: {_REFLECTION_REFUSED.format(name)}")
+
     def warnings(self) -> list[str]:
-        code = _LITERAL.sub(lambda found: " " if found[0][0] in "-/" else "''", self.sql)
-        names = {(call or bare).lower() for call, bare in _UNSTEADY.findall(code)}
+        names = {(call or bare).lower() for call, bare in _UNSTEADY.findall(_code(self.sql))}
         return [f"{name}() differs when a batch is read again after a failure" for name in sorted(names)]
+
+
+def _refuse_java_calls(expressions: set[str]) -> None:
+    """Refuse calls of Java methods however they are written, such as by IDENTIFIER('reflect')."""
+    if "CallMethodViaReflection" in expressions:
+        raise ConfigurationError(
+            f"Cannot run the SQL of a transform: {_REFLECTION_REFUSED.format('reflect')}"
+        )
 
 
 def _refuse(nodes: set[str], otherwise: str) -> None:
