@@ -49,6 +49,6 @@ def test_a_second_look_up_reads_no_key_again(tmp_path, monkeypatch):
         near, "_keys", lambda file, group, names: read.append(group) or keys(file, group, names)
     )
     for wanted, positions in (([3, 70], [3, 70]), ([4], [4]), ([99, 200], [99])):
-        found = near.find([path], [1], pa.table({"id": pa.array(wanted, pa.int64())}))
+        found = near.find([path], [near.KeyColumn(1)], pa.table({"id": pa.array(wanted, pa.int64())}))
         assert found[path].to_pylist() == positions
     assert read == [0, 1]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import uuid
 import zlib
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +22,9 @@ DAMAGE = {
     "its first bytes": lambda blob: blob[:4] + b"none" + blob[8:],
     "its checksum": lambda blob: blob[:-1] + bytes([blob[-1] ^ 1]),
 }
+
+
+ID, NAME = near.KeyColumn(7), near.KeyColumn(3)
 
 
 def field(name, kind, number):
@@ -54,13 +59,81 @@ def test_rows_are_found_by_one_column_and_by_two(folder, rows, keys):
     both = numbers.append_column("name", pa.array([name for _, name in keys]))
     by_one = [at for at, row in enumerate(rows) if row[0] in {one for one, _ in keys}]
     by_two = [at for at, row in enumerate(rows) if row in keys]
-    assert [*near.find([path], [7], numbers).get(path, pa.array([])).to_pylist()] == by_one
-    assert [*near.find([path], [7, 3], both).get(path, pa.array([])).to_pylist()] == by_two
+    assert [*near.find([path], [ID], numbers).get(path, pa.array([])).to_pylist()] == by_one
+    assert [*near.find([path], [ID, NAME], both).get(path, pa.array([])).to_pylist()] == by_two
 
 
 def test_a_file_that_is_older_than_a_key_column_has_none_of_the_keys(tmp_path):
     path = write(tmp_path / "old.parquet", [(1, "a")])
-    assert near.find([path], [99], pa.table({"id": [1]})) == {}
+    assert near.find([path], [near.KeyColumn(99)], pa.table({"id": [1]})) == {}
+
+
+def plain(path, **columns):
+    """A file that Iceberg did not write: no column has a field id."""
+    pq.write_table(pa.table(columns), path)
+    return str(path)
+
+
+def test_a_file_without_field_ids_is_read_by_the_name_mapping(tmp_path):
+    path = plain(tmp_path / "hive.parquet", number=[1, 2, 3], name=["a", "b", "c"])
+    mapped = near.KeyColumn(7, ("id", "number"))
+    found = near.find([path], [mapped], pa.table({"id": pa.array([2, 9], pa.int64())}))
+    assert {name: positions.to_pylist() for name, positions in found.items()} == {path: [1]}
+    assert near.find([path], [near.KeyColumn(7, ())], pa.table({"id": [2]})) == {}
+
+
+def test_a_file_without_field_ids_and_a_table_without_a_name_mapping_are_left_to_spark(tmp_path):
+    path = plain(tmp_path / "hive.parquet", id=[1, 2])
+    with pytest.raises(near.NeedsSpark, match="no field ids"):
+        near.find([path], [near.KeyColumn(7)], pa.table({"id": [1]}))
+
+
+def test_field_ids_inside_of_a_struct_are_ids_of_the_file(tmp_path):
+    inside = pa.struct([field("x", pa.int32(), 5)])
+    pq.write_table(pa.table({"s": pa.array([{"x": 1}], inside), "id": [1]}), tmp_path / "ids.parquet")
+    path = str(tmp_path / "ids.parquet")
+    assert near.find([path], [near.KeyColumn(7, ("id",))], pa.table({"id": [1]})) == {}
+
+
+def test_values_that_arrow_cannot_convert_are_left_to_spark(tmp_path):
+    path = plain(tmp_path / "texts.parquet", id=["one"])
+    with pytest.raises(near.NeedsSpark):
+        near.find([path], [near.KeyColumn(7, ("id",))], pa.table({"id": pa.array([1], pa.int64())}))
+
+
+KINDS = [
+    (pa.int32(), 5, 5, 6),
+    (pa.string(), "eu", "eu", "us"),
+    (pa.date32(), "2026-11-18", dt.date(2026, 11, 18), dt.date(2026, 11, 19)),
+    (pa.timestamp("us"), "2026-11-18T01:02:03.5", dt.datetime(2026, 11, 18, 1, 2, 3, 500_000), None),
+    (pa.decimal128(9, 2), "12.50", Decimal("12.50"), Decimal("12.51")),
+    (pa.binary(), "00FF", b"\x00\xff", b""),
+    (pa.bool_(), True, True, False),
+]
+
+
+@pytest.mark.parametrize(("kind", "told", "value", "other"), KINDS, ids=[str(kind) for kind, *_ in KINDS])
+def test_a_key_column_that_only_the_partition_or_the_initial_default_has(tmp_path, kind, told, value, other):
+    path = write(tmp_path / "rows.parquet", [(1, "a"), (2, "b"), (1, "c")])
+    keys = pa.table({"id": pa.array([1, 2], pa.int64()), "p": pa.array([value, other], kind)})
+    of_partition, of_default = near.KeyColumn(99, is_partition=True), near.KeyColumn(99, default=told)
+    for column in (of_partition, of_default):
+        both = near.find([path], [ID, column], keys, lambda path: {99: told})
+        assert both[path].to_pylist() == [0, 2]
+        assert near.find([path], [column], keys.select(["p"]), lambda path: {99: told})[path].to_pylist() == [
+            0,
+            1,
+            2,
+        ]
+
+
+def test_the_partition_comes_before_the_initial_default_also_where_it_is_null(tmp_path):
+    path = write(tmp_path / "rows.parquet", [(1, "a")])
+    column = near.KeyColumn(99, default=5, is_partition=True)
+    keys = pa.table({"p": pa.array([5], pa.int32())})
+    assert near.find([path], [column], keys, lambda path: {99: None}) == {}
+    assert near.find([path], [column], keys, lambda path: {99: 6}) == {}
+    assert near.find([path], [column], keys, lambda path: {})[path].to_pylist() == [0]
 
 
 def test_position_deletes_about_several_files_are_told_apart(tmp_path):

@@ -8,13 +8,19 @@ from decimal import Decimal
 from pathlib import Path
 from threading import Thread
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from calve import gateway
+from calve.catalogs import Catalog as CatalogDeclaration
 from calve.errors import DataRefused, Unavailable
 from calve.iceberg.deletes import unpartitioned
 from calve.iceberg.stage import Staged
 from calve.sink.delta import Delta
+from calve.verify import opening
 from tests.changes import KINDS, LAYOUTS, Sink
+from tests.lake import Lake
 
 REWRITE = "map('rewrite-all', 'true')"
 
@@ -352,3 +358,47 @@ def test_two_hundred_thousand_keys_in_one_commit_of_which_a_hundred_twice(lake, 
         sink.writer.commit(sink.writer.stage(batch(amount, first, 200_000), 200_100), {"row": amount})
     found = lake.spark.table(sink.writer.name.sql()).groupBy("amount").count().collect()
     assert {row["amount"]: row["count"] for row in found} == {10: 99_900, 11: 100, 20: 199_900, 21: 100}
+
+
+def migrate(sink, folder, **columns):
+    """Write a Parquet file without field ids into a folder of the table's data."""
+    place = Path(sink.writer.table.metadata().location.removeprefix("file:")) / "data" / folder
+    place.mkdir(parents=True)
+    kinds = [pa.field(name, values.type, name == "amount") for name, values in columns.items()]
+    pq.write_table(pa.table(list(columns.values()), schema=pa.schema(kinds)), place / "x.parquet")
+    return place / "x.parquet"
+
+
+NUMBERS, AMOUNTS = pa.array([1, 2, 3], pa.int64()), pa.array([0, 0, 0], pa.int32())
+
+
+def test_rows_of_files_without_field_ids_are_replaced(spark, tmp_path):
+    lake = Lake.open(spark, CatalogDeclaration.model_validate({"warehouse": str(tmp_path)}))
+    sink = Sink(lake, KINDS["position, format 2"])
+    file = migrate(sink, "hive", id=NUMBERS, region=pa.array(["eu"] * 3), amount=AMOUNTS)
+    opening.embedded(str(tmp_path)).load_table("shop.t").add_files([str(file)])
+    sink.expected = {(number,): (number, "eu", 0) for number in (1, 2, 3)}
+    sink.writer.table.refresh()
+    sink.take(("u", (1, "us", 5)), ("d", (2, "eu", None)), ("i", (4, "us", 7)))
+    sink.check()
+
+
+def test_rows_whose_key_is_only_in_the_partition_are_replaced(lake):
+    sink = Sink(lake, KINDS["vectors"], ["region"], keys=("id", "region"))
+    file = migrate(sink, "region=eu", id=NUMBERS, amount=AMOUNTS)
+    lake.call("add_files", table="'shop.t'", source_table=f"'`parquet`.`{file.parent.parent}`'")
+    sink.writer.table.refresh()
+    sink.take(("u", (1, "eu", 5)), ("d", (2, "eu", None)), ("i", (3, "us", 7)))
+    assert sorted(sink.rows()) == [(1, "eu", 5), (3, "eu", 0), (3, "us", 7)]
+
+
+def test_rows_that_have_a_key_by_its_initial_default_are_replaced(lake):
+    sink = Sink(lake, KINDS["vectors"], columns="id BIGINT, amount INT")
+    sink.take(("i", (1, 0)), ("i", (2, 0)))
+    table, iceberg = sink.writer.table, gateway.jvm().org.apache.iceberg
+    kind, default = iceberg.types.Types.StringType.get(), iceberg.expressions.Literal.of("eu")
+    table.java.updateSchema().addRequiredColumn("region", kind, None, default).commit()
+    sink = Sink(lake, KINDS["vectors"], columns="id BIGINT, region STRING, amount INT", keys=("id", "region"))
+    sink.take(("u", (1, "eu", 5)), ("d", (2, "us", None)), ("i", (3, "us", 7)))
+    found = {(row.id, row.region, row.amount) for row in lake.spark.table(sink.writer.name.sql()).collect()}
+    assert found == {(1, "eu", 5), (2, "eu", 0), (3, "us", 7)}

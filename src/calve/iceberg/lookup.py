@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -10,7 +11,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from calve import schema
-from calve.iceberg import java, near, shape
+from calve.iceberg import content, java, near, shape
 from calve.iceberg.bulk import FILE_OF, FORMAT, LOCATION, Listed, planned
 from calve.iceberg.failures import translated
 from calve.iceberg.name import quoted
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 FILE, POSITION = "_file", "_pos"
 _BROADCAST = 1_000_000
 _POSITION_DELETES = 1
+_NAME_MAPPING = "schema.name-mapping.default"
 FEW = 200
 """As many values as Iceberg compares one by one; above it, planning looks at the range only."""
 
@@ -182,11 +184,54 @@ def _near(table: Table, tasks: _Tasks, keys: Keys) -> list[Hits] | None:
     paths = {location: near.path_of(location) for location in tasks}
     if None in paths.values() or tasks.formats() - {"PARQUET"}:
         return None
-    schema = table.java.schema()
-    ids = [schema.findField(name).fieldId() for name in keys.names]
-    found = near.find([str(path) for path in paths.values()], ids, keys.values)
+    locations = {str(path): location for location, path in paths.items()}
+    specs = table.java.specs()
+
+    def partition_of(path: str) -> dict[int, Any]:
+        return _identity_values(tasks[locations[path]].file(), specs)
+
+    try:
+        found = near.find(list(locations), _key_columns(table, keys.names), keys.values, partition_of)
+    except near.NeedsSpark:
+        return None
     there = {place: found[str(path)] for place, path in paths.items() if path in found}
     return _not_deleted(there, tasks)
+
+
+def _key_columns(table: Table, names: Sequence[str]) -> list[near.KeyColumn]:
+    """How the key columns are found in data files, whoever wrote them."""
+    metadata = table.metadata().java
+    told = json.loads(java.Statics("org.apache.iceberg.SchemaParser").toJson(metadata.schema()))
+    fields = {one["name"]: one for one in told["fields"]}
+    text = metadata.properties().get(_NAME_MAPPING)
+    mapping = None if text is None else {one.get("field-id"): one["names"] for one in json.loads(text)}
+    identities = {
+        field.sourceId()
+        for spec in java.each(metadata.specs())
+        for field in java.each(spec.fields())
+        if field.transform().isIdentity()
+    }
+    return [
+        near.KeyColumn(
+            (number := fields[name]["id"]),
+            None if mapping is None else tuple(mapping.get(number, ())),
+            fields[name].get("initial-default"),
+            number in identities,
+        )
+        for name in names
+    ]
+
+
+def _identity_values(file: Any, specs: Any) -> dict[int, Any]:
+    """The values of a data file's partition that are those of a column in all its rows, by field id."""
+    spec = specs.get(file.specId())
+    values = content.about(file, spec)["partition"]
+    fields = java.each(spec.fields())
+    return {
+        field.sourceId(): value
+        for field, value in zip(fields, values, strict=True)
+        if field.transform().isIdentity()
+    }
 
 
 def _not_deleted(found: Mapping[str, Any], tasks: _Tasks) -> list[Hits] | None:
