@@ -25,6 +25,7 @@ class Subjects:
         self.asked: list[str] = []
         self.failing = 0
         self.moved_to: str | None = None
+        self.missing: dict[str, Any] = {"error_code": 40403}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
 
     @property
@@ -92,7 +93,7 @@ class Subjects:
         if authorization != self.authorization:
             return 401, {"error_code": 401}
         found = self._found(path)
-        return (200, found) if found else (404, {"error_code": 40403})
+        return (200, found) if found else (404, self.missing)
 
 
 def datum(schema: Schema, value: Any) -> bytes:

@@ -4,6 +4,7 @@ import datetime
 import decimal
 import json
 import math
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from calve.decode.avro import AvroDecoder
-from calve.decode.schemas import SchemaRegistry
+from calve.decode.schemas import UNKNOWN_FOR, SchemaRegistry
 from calve.errors import BadRecord, ConfigurationError, NotPermitted, Unavailable
 from calve.schema import Schema, parse
 from calve.schema.avro import columns, load
@@ -303,3 +304,63 @@ def test_credentials_go_to_no_other_address(subjects: Subjects) -> None:
         with pytest.raises(ConfigurationError, match="it answers 302"):
             rows(AvroDecoder(parse("id INT"), registry=SchemaRegistry(subjects.url, "Bearer secret")), one)
         assert other.asked == []
+
+
+def test_an_id_that_nobody_registered_is_asked_for_once_a_minute(
+    subjects: Subjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = registered(subjects, parse("x INT"))
+    for _ in range(5):
+        assert reason(decoder, headed(9, b"\0")) == "the schema registry has no schema of id 9"
+    assert subjects.asked == ["/schemas/ids/9"]
+    later = time.monotonic() + UNKNOWN_FOR + 1
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    reason(decoder, headed(9, b"\0"))
+    assert subjects.asked == ["/schemas/ids/9"] * 2
+
+
+def test_a_404_that_is_not_the_registrys_own_is_no_bad_record(subjects: Subjects) -> None:
+    subjects.missing = {"detail": "no such route"}
+    with pytest.raises(ConfigurationError, match="does not answer like one: it answers 404"):
+        rows(registered(subjects, parse("x INT")), headed(9, b"\0"))
+
+
+def test_references_in_a_circle_are_refused(subjects: Subjects) -> None:
+    subjects.register("a", record(("x", "int"), name="a"), references=["b"])
+    subjects.register("b", record(("x", "int"), name="b"), references=["a"])
+    number = subjects.register("t-value", record(("x", "int")), references=["a"])
+    with pytest.raises(ConfigurationError, match="references of subject 'a' form a circle"):
+        rows(registered(subjects, parse("x INT")), headed(number, b"\0"))
+
+
+def test_each_reference_is_asked_for_once(subjects: Subjects) -> None:
+    names = [f"r{number}" for number in range(12)]
+    for number, name in enumerate(names):
+        below = names[max(0, number - 2) : number]
+        subjects.register(name, record(("x", "int"), name=name), references=below)
+    number = subjects.register("t-value", record(("x", "int")), references=names[-2:])
+    assert rows(registered(subjects, parse("x INT")), headed(number, b"\2")) == [{"x": 1}]
+    assert len(subjects.asked) == len(names) + 1
+
+
+def test_a_registry_gets_no_more_than_a_fixed_number_of_requests_for_references(subjects: Subjects) -> None:
+    names = [f"r{number}" for number in range(300)]
+    for name in names:
+        subjects.register(name, record(("x", "int"), name=name))
+    number = subjects.register("t-value", record(("x", "int")), references=names)
+    with pytest.raises(ConfigurationError, match="more than 200 references"):
+        rows(registered(subjects, parse("x INT")), headed(number, b"\0"))
+    assert len(subjects.asked) == 201
+
+
+def test_a_proxy_of_the_environment_does_not_get_the_credentials(
+    subjects: Subjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Subjects() as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        schema = record(("id", "int"))
+        one = headed(subjects.register("t-value", schema), datum(schema, {"id": 1}))
+        assert rows(registered(subjects, parse("id INT")), one) == [{"id": 1}]
+        assert proxy.asked == []

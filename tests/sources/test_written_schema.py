@@ -15,6 +15,7 @@ from calve.errors import ConfigurationError
 from calve.schema import parse
 from calve.sources.files import FilesSource
 from calve.sources.kafka import KafkaSource
+from calve.sources.written_schema import RegistryPlace
 from tests.subjects import Subjects, record
 
 ORDER = record(("id", "long"), ("name", ["null", "string"]))
@@ -137,3 +138,23 @@ def test_a_server_that_is_no_registry_is_told(subjects: Subjects) -> None:
     subjects.registered[0].pop("schema")
     with pytest.raises(ConfigurationError, match="as a schema registry: it does not answer like one"):
         kafka(format="avro", schema=place(subjects))._value_columns()
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ({"url": "http://registry.lan", "token": "x"}, "would go to 'registry.lan' by plain http"),
+        ({"url": "http://r.lan", "username": "u", "password": "p"}, "would go to 'r.lan' by plain http"),
+        ({"url": "http://169.254.169.254/latest"}, "tells its machines their credentials"),
+        ({"url": "http://registry.lan", "token": "x", "allow_insecure": True}, None),
+        ({"url": "http://registry.lan"}, None),
+        ({"url": "http://localhost:8081", "token": "x"}, None),
+        ({"url": "https://registry.lan", "token": "x"}, None),
+    ],
+)
+def test_credentials_go_to_a_registry_where_nobody_else_can_read_them(
+    keys: dict[str, Any], why: str | None
+) -> None:
+    found = [flaw.message for flaw in RegistryPlace.model_validate(keys).flaws()]
+    assert len(found) == (why is not None)
+    assert all(why in message for message in found if why)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
-from calve.addresses import HttpAddress
+from calve.addresses import HttpAddress, host, is_metadata, is_open
 from calve.model import Flaw, Location, Model, Secret, is_uri
 from calve.schema import Schema, SchemaError, avro, json_schema, parse
 from calve.sources.declared import Declared, undecodable
@@ -55,14 +55,25 @@ class RegistryPlace(Model):
     token: Secret | None = None
     """A bearer token, instead of a user name."""
 
+    allow_insecure: bool = False
+    """Whether credentials may go to a plain `http` address of another machine, where others can read them."""
+
     def flaws(self) -> list[Flaw]:
-        found = []
+        found = self._address_flaws()
         if (self.username is None) != (self.password is None):
             missing = "username" if self.username is None else "password"
             found.append(Flaw((missing,), "username and password belong together"))
         if self.token is not None and self.username is not None:
             found.append(Flaw(("token",), "give a token or a user name, not both"))
         return found
+
+    def _address_flaws(self) -> list[Flaw]:
+        if is_metadata(host(self.url)):
+            return [Flaw(("url",), "is where a cloud tells its machines their credentials")]
+        if self._authorization() is None or self.allow_insecure or not is_open(self.url):
+            return []
+        why = f"credentials would go to '{host(self.url)}' by plain http, where others can read them"
+        return [Flaw(("url",), f"{why}; use https, or write 'allow_insecure: true'")]
 
     def client(self) -> SchemaRegistry:
         """What asks the registry."""
