@@ -192,7 +192,7 @@ def test_a_value_that_does_not_fit_is_refused_with_its_column(
         (b"", "not a record of the schema"),
         (b"\x02", "not a record of the schema"),
         (b"\x02\x02a\x00", "1 bytes are left over"),
-        (b"\x02\x02\xff", "not a record of the schema"),
+        (b"\x02\x02\xff", "a text is not valid UTF-8"),
         (b"\x00\x00\x00\x00\x07\x02\x02a", "declare schema.registry"),
         (None, "the value is null"),
     ],

@@ -371,6 +371,32 @@ def test_what_does_not_fit_is_refused_and_not_made_to(
 
 
 @pytest.mark.parametrize(
+    ("ddl", "told", "found", "code"),
+    [
+        ("TINYINT", part("int32"), 300, "out_of_range"),
+        ("TIMESTAMP", part("int64", "io.debezium.time.NanoTimestamp"), 1, "out_of_range"),
+        ("TIMESTAMP", part("int64", "io.debezium.time.MicroTimestamp"), 1 << 62, "out_of_range"),
+        ("TIMESTAMP", part("int64", "io.debezium.time.MicroTimestamp"), "5", "wrong_type"),
+        ("DATE", part("int32", "io.debezium.time.Date"), 1 << 31, "out_of_range"),
+        ("STRING", part("int32", "io.debezium.time.Time"), -1, "out_of_range"),
+        ("STRING", part("int64", "io.debezium.time.NanoTime"), 1, "out_of_range"),
+        ("DECIMAL(9,2)", VARIABLE, {"scale": 99999, "value": "AQ=="}, "out_of_range"),
+        ("DECIMAL(38,18)", part("string"), "1111111111111111111111111111", "out_of_range"),
+        ("DECIMAL(38,18)", part("double"), 1e30, "out_of_range"),
+        ("DECIMAL(9,2)", DECIMAL, "", "wrong_type"),
+    ],
+)
+def test_a_value_that_its_type_cannot_hold_has_the_same_reason_as_in_other_formats(
+    ddl: str, told: dict[str, Any], found: Any, code: str
+) -> None:
+    record = wrapped(envelope("c", after={"v": found}), {"v": told})
+    there = Records(pa.array([3], pa.int64()), pa.array([10], pa.int64()), place)
+    key, value = pa.nulls(1, pa.binary()), pa.array([json.dumps(record).encode()], pa.binary())
+    _, _, bad = DebeziumDecoder(parse(f"v {ddl}"), Hints()).sift(key, value, there)
+    assert [one.reason for one in bad] == [code]
+
+
+@pytest.mark.parametrize(
     ("ddl", "found", "hints", "value"),
     [
         ("TIMESTAMP", MICROS, {}, AT),

@@ -19,7 +19,9 @@ class Refused:
     reason: str
 
 
-TYPE, RANGE, NULL, MALFORMED = (Refused(one) for one in ("wrong_type", "out_of_range", "null", "malformed"))
+TYPE, RANGE, NULL, MALFORMED, DUPLICATE = (
+    Refused(reason) for reason in ("wrong_type", "out_of_range", "null", "malformed", "duplicate")
+)
 NULLS = ("null", None)
 
 
@@ -190,6 +192,12 @@ JSON: dict[str, list[tuple[str, Any]]] = {
         ("0.1234567890123456789", RANGE),
         ("12345678901234567890.5", Decimal("12345678901234567890.500000000000000000")),
         ("123456789012345678901", RANGE),
+        # Arrow multiplies them by 10^18 in 128 bits, where they wrap around to numbers that would fit.
+        ("1111111111111111111111111111", RANGE),
+        ("1e30", RANGE),
+        ('"1111111111111111111111111111"', RANGE),
+        ("12e18", Decimal("12000000000000000000.000000000000000000")),
+        ("12345678901234567890.123456789012345678", Decimal("12345678901234567890.123456789012345678")),
     ],
     "STRING": [
         NULLS,
@@ -252,6 +260,8 @@ JSON: dict[str, list[tuple[str, Any]]] = {
         ('{"A": 1, "a2": "x"}', {"A": 1, "a2": "x"}),
         ('{"a": 1, "A2": "x"}', {"A": None, "a2": None}),
         ('{"A": "x"}', TYPE),
+        ('{"A": 1, "a2": "x", "A": 2}', DUPLICATE),
+        ('{"A": 1, "other": 1, "other": 2}', {"A": 1, "a2": None}),
         ("[]", TYPE),
         ('"x"', TYPE),
     ],
@@ -260,8 +270,10 @@ JSON: dict[str, list[tuple[str, Any]]] = {
         ("{}", {}),
         ('{"k": 1, "K": 2}', {"k": 1, "K": 2}),
         ('{"k": "x"}', TYPE),
+        ('{"k": 1, "l": 2, "k": 1}', DUPLICATE),
         ("[]", TYPE),
     ],
+    "MAP<INT, INT>": [("{}", {}), ('{"1": 1, "01": 2}', DUPLICATE)],
 }
 """By declared type: a value as JSON writes it, and what becomes of it."""
 
@@ -304,6 +316,19 @@ CSV: dict[str, list[tuple[str, Any]]] = {
         ("1.505", RANGE),
         ("123456789.00", RANGE),
         ("x", TYPE),
+    ],
+    "DECIMAL(38,0)": [
+        ("", None),
+        ("9" * 38, Decimal("9" * 38)),
+        ("34028236" + "0" * 31, RANGE),
+        ("3.4028236e38", RANGE),
+        ("34e5", Decimal("3400000")),
+        ("9" * 39, RANGE),
+    ],
+    "DECIMAL(38,18)": [
+        ("", None),
+        ("1111111111111111111111111111", RANGE),
+        ("12345678901234567890.5", Decimal("12345678901234567890.500000000000000000")),
     ],
     "STRING": [("", None), ("a", "a"), ('"a,b"', "a,b"), ('"say ""x"""', 'say "x"'), ("NULL", "NULL")],
     "DATE": [

@@ -61,8 +61,10 @@ class Writer:
         data.seek(start)
         try:
             found = schemaless_reader(data, self.parsed, None)
+        except UnicodeDecodeError as error:
+            raise Mismatch(f"a text is not valid UTF-8: {error.reason}", "not_utf8") from None
         except Exception as error:
-            # fastavro raises whatever the bytes lead it to: EOFError, IndexError, UnicodeDecodeError …
+            # fastavro raises whatever the bytes lead it to: EOFError, IndexError …
             raise Mismatch(f"not a record of {self.name}: {str(error) or type(error).__name__}") from None
         if data.tell() != len(value):
             raise Mismatch(f"not a record of {self.name}: {len(value) - data.tell()} bytes are left over")

@@ -36,7 +36,7 @@ REASONS: dict[str, tuple[str, str]] = {
     "wrong_type": (CAST, "a value is not one of the declared type"),
     "out_of_range": (CAST, "a value is of the kind, and the declared type cannot hold it exactly"),
     "null": (CAST, "a value is NULL or missing, and the column is NOT NULL"),
-    "duplicate": (CAST, "a key of a map comes twice"),
+    "duplicate": (CAST, "a column, a field of a struct or a key of a map comes twice in the record"),
     "null_key": (KEY, "a column of `key_fields` is NULL"),
     "no_route": (ROUTE, "its values name no table that rows may go to"),
 }

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from calve.decode.arrow import is_primitive
 from calve.decode.division import Mismatch
 from calve.decode.json import INTEGERS, Coded, Number, require, scalar
-from calve.decode.scalars import FIRST_MICRO, LAST_MICRO, parse_decimal, parse_integer
+from calve.decode.scalars import FIRST_MICRO, LAST_MICRO, OutOfRange, parse_decimal, parse_integer
 from calve.schema import Array, Column, Decimal, Map, Schema, Struct, Type
 
 Part: TypeAlias = Mapping[str, Any]
@@ -170,16 +170,21 @@ def _scale(part: Part, path: str) -> int:
         raise Mismatch(f"column '{path}': the record's schema says no scale of the decimal") from None
 
 
+def _require_range(holds: bool, why: str = "out of range") -> None:
+    if not holds:
+        raise OutOfRange(why)
+
+
 def _instant(value: Any, written: Written, unit: str) -> int:
     """Microseconds since 1970 of a number of `unit`."""
     micros = _micros(_integer(value), unit)
-    require(FIRST_MICRO <= micros <= LAST_MICRO, "out of range")
+    _require_range(FIRST_MICRO <= micros <= LAST_MICRO)
     return micros
 
 
 def _micros(number: int, unit: str) -> int:
     times, per = _PER_MICRO[unit]
-    require(number % per == 0, "finer than a microsecond")
+    _require_range(number % per == 0, "finer than a microsecond")
     return number * times // per
 
 
@@ -190,7 +195,7 @@ def _integer(value: Any) -> int:
 
 def _days(value: Any, written: Written) -> int:
     day = _integer(value)
-    require(FIRST_MICRO <= day * _DAY <= LAST_MICRO, "out of range")
+    _require_range(FIRST_MICRO <= day * _DAY <= LAST_MICRO)
     return day
 
 
@@ -200,7 +205,7 @@ def _clock(value: Any, written: Written, unit: str) -> str:
 
 def clock(micros: int) -> str:
     """A time of day as text; midnight at the end of a day is 24:00:00, as databases have it."""
-    require(0 <= micros <= _DAY, "no time of a day")
+    _require_range(0 <= micros <= _DAY, "no time of a day")
     seconds, rest = divmod(micros, 1_000_000)
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     return f"{text}.{rest:06}" if rest else text
@@ -229,7 +234,7 @@ def _either(value: Any, written: Written) -> decimal.Decimal:
 def _variable(value: Any, written: Written) -> decimal.Decimal:
     require(type(value) is dict and type(value.get("value")) is str, "not a scale and a value")
     scale = _integer(value.get("scale"))
-    require(abs(scale) <= _LARGEST_SCALE, "out of range")
+    _require_range(abs(scale) <= _LARGEST_SCALE)
     return _unscaled(value["value"], scale, written)
 
 
@@ -238,7 +243,8 @@ def _unscaled(text: str, scale: int, written: Written) -> decimal.Decimal:
         raw = base64.b64decode(text.encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError):
         raise ValueError("not base64") from None
-    require(0 < len(raw) <= _LONGEST_NUMBER, "out of range" if raw else "not a number")
+    require(bool(raw), "not a number")
+    _require_range(len(raw) <= _LONGEST_NUMBER)
     number = decimal.Decimal(int.from_bytes(raw, "big", signed=True))
     return parse_decimal(format(number.scaleb(-scale, _EXACT), "f"), _decimal(written))
 

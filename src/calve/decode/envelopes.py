@@ -185,7 +185,7 @@ def _raw(kind: Any) -> pa.DataType:
     """What Arrow is told to read."""
     if isinstance(kind, Written):
         if kind.how == "number":
-            return arrow_type(kind.kind)
+            return raw(kind.kind)
         return pa.string() if kind.how in _BY_VALUE else pa.int64()
     if _has_written(kind):
         raise Mismatch("values inside others that are written in a way of their own")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -27,6 +28,7 @@ from calve.decode.decoder import (
 )
 from calve.decode.division import Doubts, Mismatch, doubtful, where
 from calve.decode.scalars import (
+    WIDEST,
     cast,
     narrowed,
     parse,
@@ -206,7 +208,20 @@ def raw(kind: Type) -> pa.DataType:
         return pa.list_(raw(kind.element))
     if is_primitive(kind, *TEXTUAL):
         return pa.string()
+    if isinstance(kind, Decimal):
+        return _raw_decimal(kind)
     return pa.float64() if is_primitive(kind, "float", "double") else arrow_type(kind)
+
+
+def _raw_decimal(kind: Decimal) -> pa.DataType:
+    """A decimal with room for every text that Arrow accepts.
+
+    Arrow compares the digits of a text with the precision first and then multiplies by up to 10^scale with no
+    check: in 128 bits that wraps around unless both together are at most 38 digits.
+    """
+    if kind.precision + kind.scale <= WIDEST:
+        return arrow_type(kind)
+    return pa.decimal256(WIDEST, kind.scale)
 
 
 def one(column: Values) -> Values:
@@ -225,6 +240,8 @@ def shaped(array: Values, kind: Type) -> Values:
     if is_primitive(kind, "float", "double"):
         return narrowed(array, kind)
     if isinstance(kind, Decimal):
+        if array.type != arrow_type(kind):
+            return array.cast(arrow_type(kind))
         array.validate(full=True)
         return array
     return cast(array, kind) if is_primitive(kind, *TEXTUAL) else array
@@ -238,17 +255,36 @@ class Number(str):
     """A number as it is written."""
 
 
+class Repeated:
+    """The value of a name that an object has more than once: nobody can tell which is meant."""
+
+
+_REPEATED = Repeated()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        names = Counter(name for name, _ in pairs)
+        members.update({name: _REPEATED for name, count in names.items() if count > 1})
+    return members
+
+
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-_DECODER = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(
+    parse_float=Number, parse_int=Number, parse_constant=_refuse_constant, object_pairs_hook=_object
+)
 
 
 def member(found: dict[str, Any], column: Column, path: str) -> Any:
     """The value of one column of an object; raises Mismatch."""
     name = path + column.name
     value = found.get(column.name)
+    if value is _REPEATED:
+        raise Mismatch(f"column '{name}': the record has this field twice", "duplicate")
     if value is not None:
         return _value(value, column.type, name)
     if not column.nullable:
@@ -283,7 +319,7 @@ def _entries(value: dict[str, Any], kind: Map, path: str) -> list[tuple[Any, Any
     entries = {}
     for text, inner in value.items():
         key = _key(text, kind, path)
-        if key in entries:
+        if inner is _REPEATED or key in entries:
             raise Mismatch(f"column '{path}': the key {shown(text)} comes twice", "duplicate")
         entries[key] = _element(inner, kind.value, kind.value_nullable, f"{path}['{text}']")
     return list(entries.items())
@@ -361,4 +397,5 @@ def _words(value: Any, kind: Type, path: str, why: str) -> str:
 def named(value: Any) -> str:
     """What kind of JSON a value is, in words."""
     names = {dict: "an object", list: "an array", str: "a text", Number: "a number", bool: "a boolean"}
+    names[Repeated] = "there twice"
     return names.get(type(value), "null")

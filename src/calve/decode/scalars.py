@@ -19,7 +19,11 @@ from typing import Any
 import pyarrow as pa
 
 from calve.decode.arrow import Values, arrow_type, compute, is_primitive
+from calve.decode.division import doubtful
 from calve.schema import Decimal, Primitive, Type
+
+WIDEST = 38
+"""The most digits that a decimal of Iceberg, or one of Arrow in 128 bits, has."""
 
 _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
@@ -198,6 +202,8 @@ def cast(texts: Values, kind: Type) -> Values:
         return narrowed(texts.cast(pa.float64()), kind)
     if is_primitive(kind, *_BITS):
         _refuse_hexadecimal(texts)
+    if isinstance(kind, Decimal):
+        _refuse_wide(texts, kind)
     values = texts.cast(arrow_type(kind))
     return in_calendar(values) if is_primitive(kind, "date") else values
 
@@ -205,6 +211,30 @@ def cast(texts: Values, kind: Type) -> Values:
 def _refuse_hexadecimal(texts: Values) -> None:
     if compute.any(compute.match_substring(texts, "x", ignore_case=True)).as_py():
         raise pa.ArrowInvalid("a hexadecimal number")
+
+
+def _refuse_wide(texts: Values, kind: Decimal) -> None:
+    """Raise Doubts for numbers that may not fit into 128 bits at any step of Arrow's cast, which checks none.
+
+    Arrow reads the digits of a text and multiplies by a power of ten. Modulo 2^128 the result is right: so it
+    is right where the digits and the number fit; the nearest DOUBLE tells whether the number does.
+    """
+    longest = compute.max(compute.binary_length(texts)).as_py() or 0
+    if longest > WIDEST:
+        raise doubtful(compute.greater(compute.binary_length(texts), WIDEST), "a long number")
+    if longest + kind.scale <= WIDEST and not _may_have_exponents(texts):
+        return
+    limit = float(10 ** (kind.precision - kind.scale)) * 1.000001
+    is_wide = compute.greater(compute.abs(texts.cast(pa.float64())), limit)
+    if compute.any(is_wide).as_py():
+        raise doubtful(is_wide, "a number out of range")
+
+
+def _may_have_exponents(texts: Values) -> bool:
+    """Whether one of the texts, or of others in the same memory, has an exponent."""
+    data = texts.buffers()[2]
+    held = b"" if data is None else data.to_pybytes()
+    return b"e" in held or b"E" in held
 
 
 def narrowed(values: Values, kind: Type) -> Values:
