@@ -59,9 +59,9 @@ class Upserts:
 
         def run(number: int) -> None:
             frame = self.batches[number].selectExpr(
-                "*", "'u' AS _op",
-                "named_struct('seq', CAST(NULL AS BIGINT), 'lane', 0L, 'at', id, 'part', 0) AS _order",
-                "CAST(NULL AS TIMESTAMP) AS _ts", "CAST(NULL AS ARRAY<STRING>) AS _unknown",
+                "*", "'u' AS _calve_op",
+                "named_struct('seq', CAST(NULL AS BIGINT), 'lane', 0L, 'at', id, 'part', 0) AS _calve_order",
+                "CAST(NULL AS TIMESTAMP) AS _calve_ts", "CAST(NULL AS ARRAY<STRING>) AS _calve_unknown",
             )  # fmt: skip
             writer.commit(writer.stage(frame, self.size), {"batch": number})
 

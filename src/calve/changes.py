@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calve.schema import Array, Column, Primitive, Schema, Struct
@@ -9,13 +11,15 @@ from calve.schema import Array, Column, Primitive, Schema, Struct
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
 
-OPERATION = "_op"
-ORDER = "_order"
-TIME = "_ts"
-UNKNOWN = "_unknown"
-SEQUENCE = "_seq"
+RESERVED = "_calve_"
+"""How the names of columns begin that rows carry on their way; a user's column must not be called so."""
 
-STREAM = "_stream"
+OPERATION = f"{RESERVED}op"
+ORDER = f"{RESERVED}order"
+TIME = f"{RESERVED}ts"
+UNKNOWN = f"{RESERVED}unknown"
+
+STREAM = f"{RESERVED}stream"
 """The column that tells a row's stream, where rows are routed by it; no column of a table."""
 
 INSERT, UPDATE, DELETE, TRUNCATE = "i", "u", "d", "t"
@@ -47,12 +51,43 @@ NAMES = COLUMNS.names
 
 KEPT = Schema(
     (
-        Column(OPERATION, Primitive("string"), nullable=False),
-        Column(SEQUENCE, Primitive("bigint"), nullable=True),
-        Column(TIME, Primitive("timestamp"), nullable=True),
+        Column("_op", Primitive("string"), nullable=False),
+        Column("_seq", Primitive("bigint"), nullable=True),
+        Column("_ts", Primitive("timestamp"), nullable=True),
     )
 )
-"""The columns of a table that keeps changes instead of applying them."""
+"""The columns of a table that keeps changes instead of applying them: operation, order and time."""
+
+
+@dataclass(frozen=True)
+class Operations:
+    """The column of rows that says what each of them does to the table, and what its words mean."""
+
+    column: str
+    codes: Mapping[str, str]
+    """The operation that each word stands for."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"'{word}'" for word in self.codes)
+
+
+def reserved(names: Iterable[str]) -> list[str]:
+    """A line for each name that only columns of ours may have."""
+    return [
+        f"column '{name}': names that begin with '{RESERVED}' are reserved; give it another one"
+        for name in names
+        if name.lower().startswith(RESERVED)
+    ]
+
+
+def kept_twice(names: Iterable[str]) -> list[str]:
+    """A line for each name that a table has already because it keeps changes."""
+    return [
+        f"column '{name}': with 'change_columns: true' the table has a column '{name.lower()}' for the "
+        "changes; give it another name"
+        for name in names
+        if name.lower() in KEPT.names
+    ]
 
 
 def expressions(operation: Expression, lane: Expression, at: Expression) -> list[Expression]:

@@ -315,6 +315,14 @@ def raised_in_spark(place: Any, reason: str) -> Any:
     return f.raise_error(f.concat(f.lit(_marker()), told))
 
 
+def refusal_in_spark(message: Any) -> Any:
+    """An expression that raises DataRefused; `message` is an expression itself."""
+    from pyspark.sql import functions as f
+
+    told = f.to_json(f.struct(f.lit(DataRefused.__name__).alias("kind"), message.alias("message")))
+    return f.raise_error(f.concat(f.lit(_marker()), told))
+
+
 @contextmanager
 def translated(what: str, own: Callable[[str, str], CalveError] | None = None) -> Iterator[None]:
     """Turn what Java and Spark raise inside into our own errors; `what` completes "Cannot …".

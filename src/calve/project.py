@@ -307,6 +307,11 @@ def _pipeline_flaws(parts: Parts, name: str, pipeline: Pipeline) -> Iterator[Fla
         )
         for line in schema.unsupported(columns, sink.config.format_version):
             yield Flaw(("sources", pipeline.source, "config"), line)
+        for line in changes.kept_twice(columns.names) if sink.config.change_columns else ():
+            yield Flaw(("sinks", pipeline.sink, "config", "change_columns"), line)
+    said = source.config.columns() if source and not source.config.carries_changes else None
+    for line in changes.reserved(said.names) if said else ():
+        yield Flaw(("sources", pipeline.source, "config"), line)
 
 
 def _table_written(sink: IcebergSink) -> tuple[str, str, str]:
@@ -324,10 +329,6 @@ def _stream_flaws(sink: IcebergSink, source: SourceDeclaration) -> Iterator[Flaw
         return
     if not source.config.has_streams:
         yield Flaw(("table",), f"'{{stream}}': connector '{source.connector}' has no streams; name a column")
-    columns = source.config.columns()
-    if columns and columns.column(changes.STREAM):
-        why = f"the source has a column '{changes.STREAM}', which is where the stream stands; rename it"
-        yield Flaw(("table",), f"'{{stream}}': {why}")
 
 
 _OF_THE_LOOP = ("batch_size", "max_batch_size", "minimum_size")

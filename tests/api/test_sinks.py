@@ -118,9 +118,11 @@ def test_a_second_program_takes_the_sink_over(lake, sink):
 
 
 def test_upserts_see_the_rows_of_the_write_before(lake, sink):
-    with sink(commit_mode="upsert", key_fields=["id"]) as one:
-        one.write(lake.rows([1, 2]), id="a")
-        changed = lake.spark.createDataFrame([(2, "two"), (3, "three")], "id BIGINT NOT NULL, name STRING")
+    with sink(commit_mode="upsert", key_fields=["id"], operation="_op") as one:
+        one.write(lake.rows([1, 2]).selectExpr("*", "'u' AS _op"), id="a")
+        changed = lake.spark.createDataFrame(
+            [(2, "two", "U"), (3, "three", "insert")], "id BIGINT NOT NULL, name STRING, _op STRING"
+        )
         one.write(changed, id="b")
         gone = lake.spark.createDataFrame([(1, None, "d")], "id BIGINT NOT NULL, name STRING, _op STRING")
         one.write(gone, id="c")

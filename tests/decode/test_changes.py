@@ -37,10 +37,10 @@ def test_plain_rows_are_upserts_in_the_order_of_their_places() -> None:
     assert changed(batch(id=[5, 6]), RowChanges()) == [
         {
             "id": number,
-            "_op": "u",
-            "_order": {"seq": None, "lane": 7, "at": at, "part": 0},
-            "_ts": None,
-            "_unknown": None,
+            "_calve_op": "u",
+            "_calve_order": {"seq": None, "lane": 7, "at": at, "part": 0},
+            "_calve_ts": None,
+            "_calve_unknown": None,
         }
         for at, number in enumerate((5, 6))
     ]
@@ -48,7 +48,7 @@ def test_plain_rows_are_upserts_in_the_order_of_their_places() -> None:
 
 def test_a_column_that_says_the_operation_is_no_value() -> None:
     rows = changed(batch(id=[1, 2, 3, 4], op=["I", "U", "D", "T"]), RowChanges("op", CODES))
-    assert [row["_op"] for row in rows] == ["i", "u", "d", "t"]
+    assert [row["_calve_op"] for row in rows] == ["i", "u", "d", "t"]
     assert "op" not in rows[0]
 
 
@@ -71,7 +71,7 @@ def test_partitions_of_several_topics_are_lanes_of_their_own() -> None:
     records = batch(value=[b"x", b"y", b"z"], partition=[1, 1, 0], offset=[9, 9, 3], topic=["b", "a", "b"])
     work = record_rows(TextDecoder(), {}, Topics(("a", "b")), RowChanges())
     [made] = work([records.set_column(1, "partition", records.column("partition").cast(pa.int32()))])
-    orders = [(row["_order"]["lane"], row["_order"]["at"]) for row in made.to_pylist()]
+    orders = [(row["_calve_order"]["lane"], row["_calve_order"]["at"]) for row in made.to_pylist()]
     assert orders == [(1 << 32 | 1, 9), (1, 9), (1 << 32, 3)]
 
 
@@ -80,7 +80,9 @@ def ordered(splits: list[Split], decoder: Any, **layout: bool) -> list[tuple[int
     numbers = pa.RecordBatch.from_pydict({"id": list(range(len(splits)))})
     work = file_rows(decoder, [[split] for split in splits], Layout(**layout), RowChanges())
     rows = [row for made in work([numbers]) for row in made.to_pylist()]
-    return [(row["_order"]["lane"], row["_order"]["at"], next(iter(row.values()))) for row in rows]
+    return [
+        (row["_calve_order"]["lane"], row["_calve_order"]["at"], next(iter(row.values()))) for row in rows
+    ]
 
 
 def cut(path: Path, size: int, number: int = 0) -> list[Split]:

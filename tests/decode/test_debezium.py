@@ -82,10 +82,10 @@ def test_a_row_that_is_there_is_what_it_is_after_the_change(op: str, code: str) 
         "id": 1,
         "name": "a",
         "note": None,
-        "_op": code,
-        "_order": {"seq": 500, "lane": 3, "at": 10, "part": 0},
-        "_ts": datetime.datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC),
-        "_unknown": None,
+        "_calve_op": code,
+        "_calve_order": {"seq": 500, "lane": 3, "at": 10, "part": 0},
+        "_calve_ts": datetime.datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC),
+        "_calve_unknown": None,
     }
 
 
@@ -105,12 +105,12 @@ def test_tombstones_and_messages_are_no_changes() -> None:
         (None, {"schema": None, "payload": None}),
         (None, envelope("c", after={"id": 2, "name": "b"})),
     )
-    assert [(row["id"], row["_order"]["at"]) for row in rows] == [(2, 13)]
+    assert [(row["id"], row["_calve_order"]["at"]) for row in rows] == [(2, 13)]
 
 
 def test_a_truncate_has_no_values() -> None:
     [row] = changed(ORDERS, (None, envelope("t")))
-    assert (values(row), row["_op"]) == ([None] * 3, "t")
+    assert (values(row), row["_calve_op"]) == ([None] * 3, "t")
 
 
 def test_a_delete_needs_no_more_than_its_key() -> None:
@@ -129,7 +129,7 @@ def test_a_delete_needs_no_more_than_its_key() -> None:
         [4, None, None],
         [5, None, None],
     ]
-    assert {row["_op"] for row in rows} == {"d"}
+    assert {row["_calve_op"] for row in rows} == {"d"}
 
 
 def test_a_delete_without_a_key_is_refused() -> None:
@@ -148,9 +148,9 @@ def test_a_row_that_is_there_must_have_what_is_not_null() -> None:
 def test_an_update_that_changes_the_key_is_a_delete_and_a_new_row() -> None:
     old, new = {"id": 1, "name": "a", "note": TEXT}, {"id": 2, "name": "b"}
     gone, there = changed(ORDERS, ({"id": 2}, envelope("u", before=old, after=new)))
-    assert (values(gone), gone["_op"], gone["_order"]["part"]) == ([1, "a", None], "d", 0)
-    assert (values(there), there["_op"], there["_order"]["part"]) == ([2, "b", None], "u", 1)
-    assert gone["_unknown"] is there["_unknown"] is None
+    assert (values(gone), gone["_calve_op"], gone["_calve_order"]["part"]) == ([1, "a", None], "d", 0)
+    assert (values(there), there["_calve_op"], there["_calve_order"]["part"]) == ([2, "b", None], "u", 1)
+    assert gone["_calve_unknown"] is there["_calve_unknown"] is None
 
 
 @pytest.mark.parametrize("before", [None, {"id": 2, "name": "other"}, {"id": None}, {}])
@@ -210,17 +210,17 @@ def test_values_that_were_not_sent_are_null_and_named() -> None:
     sent |= {"f": [float(byte) for byte in TEXT.encode()], "x": [ENCODED], "e": digits, "m": {TEXT: TEXT}}
     [row] = changed(TOASTED, (None, envelope("u", after={"id": 1, **sent})))
     assert values(row) == [1] + [None] * 9
-    assert row["_unknown"] == list("sbdanfxem")
+    assert row["_calve_unknown"] == list("sbdanfxem")
     hstore = json.dumps({TEXT: TEXT}, separators=(",", ":"))
     more = {"s": hstore, "d": TEXT, "a": [AS_UUID], "b": "AAH/"}
     [row] = changed(TOASTED, (None, envelope("u", after={"id": 1, **more})))
-    assert (row["b"], row["_unknown"]) == (b"\x00\x01\xff", ["s", "d", "a"])
+    assert (row["b"], row["_calve_unknown"]) == (b"\x00\x01\xff", ["s", "d", "a"])
 
 
 def test_what_only_looks_like_the_placeholder_is_a_value() -> None:
     sent = {"s": f"{TEXT} ", "a": [TEXT, "x"], "n": list(TEXT.encode())[:-1], "m": {TEXT: "x"}}
     [row] = changed(TOASTED, (None, envelope("u", after={"id": 1, **sent})))
-    assert row["_unknown"] is None
+    assert row["_calve_unknown"] is None
     assert (row["s"], row["a"], row["m"]) == (sent["s"], sent["a"], [(TEXT, "x")])
     assert changed("s STRING", (None, envelope("c", after={"s": ENCODED})))[0]["s"] == ENCODED
 
@@ -246,13 +246,13 @@ def test_a_key_that_was_not_sent_is_refused() -> None:
 )
 def test_the_order_is_that_of_the_databases_log(source: Any, sequence: int | None) -> None:
     [row] = changed("id INT", (None, envelope("c", after={"id": 1}, source=source)))
-    assert row["_order"] == {"seq": sequence, "lane": 3, "at": 10, "part": 0}
+    assert row["_calve_order"] == {"seq": sequence, "lane": 3, "at": 10, "part": 0}
 
 
 def test_a_later_binlog_is_later_whatever_the_position() -> None:
     sources = [{"file": "b.000009", "pos": (1 << 40) - 1}, {"file": "b.000010", "pos": 0}]
     rows = changed("id INT", *((None, envelope("c", after={"id": 1}, source=one)) for one in sources))
-    assert rows[0]["_order"]["seq"] < rows[1]["_order"]["seq"]
+    assert rows[0]["_calve_order"]["seq"] < rows[1]["_calve_order"]["seq"]
     far = envelope("c", after={"id": 1}, source={"file": "b.000001", "pos": 1 << 40})
     assert "out of range" in reason("id INT", None, far)
 
@@ -272,7 +272,7 @@ def test_the_time_is_that_of_the_change_as_finely_as_it_is_known(
 ) -> None:
     [row] = changed("id INT", (None, envelope("c", after={"id": 1}, source=source, **more)))
     expected = micros if micros is None else datetime.datetime.fromtimestamp(micros / 1e6, UTC)
-    assert row["_ts"] == expected
+    assert row["_calve_ts"] == expected
 
 
 def typed(ddl: str, told: dict[str, Any], found: Any) -> Any:

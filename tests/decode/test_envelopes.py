@@ -159,7 +159,7 @@ def test_a_block_of_both_kinds_is_in_the_order_of_its_records() -> None:
         for code in (("i",), ("i",), (), ("t",), ("d",), ("d", "u"))[number % 6]
     ]
     rows = made.to_pylist()
-    assert [(row["_order"]["at"], row["_op"]) for row in rows] == expected
+    assert [(row["_calve_order"]["at"], row["_calve_op"]) for row in rows] == expected
     assert origins.to_pylist() == [number for number, _ in expected]
 
 

@@ -169,7 +169,7 @@ def test_every_type_has_its_value(subjects: Subjects) -> None:
     assert str(row["free"]) == "1.23400"
     assert (str(row["day"]), row["clock"], row["data"]) == ("1969-12-27", "01:00:00.000001", b"\0\xff")
     assert str(row["placed"]) == "2023-11-14 22:13:20.123456+00:00"
-    assert row["_order"] == {"seq": 500, "lane": 3, "at": 0, "part": 0}
+    assert row["_calve_order"] == {"seq": 500, "lane": 3, "at": 0, "part": 0}
 
 
 def test_the_columns_come_from_the_envelope() -> None:
@@ -206,4 +206,4 @@ def test_envelopes_in_json_may_have_ids_too(subjects: Subjects) -> None:
     decoder = RegisteredDebeziumDecoder(parse("id BIGINT"), Hints(), None, SchemaRegistry(subjects.url))
     value = headed(number, json.dumps({"op": "c", "after": {"id": 5}}).encode())
     (row,) = changed(decoder, [(headed(number, b'{"id": 5}'), value)])
-    assert (row["id"], row["_op"]) == (5, "i")
+    assert (row["id"], row["_calve_op"]) == (5, "i")

@@ -58,8 +58,10 @@ def replaced(rows: int) -> list[Row]:
     return sorted(row for part in state.values() for row in part)
 
 
-OPERATION = "if(id % 5 = 0, 'd', 'u') AS _op"
-CHANGES = f"SELECT id % {KEYS} AS key, id AS value, {OPERATION}, _order, _ts, _unknown FROM input"
+OPERATION = "if(id % 5 = 0, 'd', 'u') AS _calve_op"
+CHANGES = (
+    f"SELECT id % {KEYS} AS key, id AS value, {OPERATION}, _calve_order, _calve_ts, _calve_unknown FROM input"
+)
 UPSERT = {"commit_mode": "upsert", "key_fields": ["key"]}
 CHANGED: dict[str, Any] = {"sql": CHANGES, "expected": folded, "columns": ("key", "value")}
 OVERWRITE = {"commit_mode": "overwrite", "partition_by": ["part"]}

@@ -25,9 +25,9 @@ def batch(changes):
             "key": pa.array(keys, pa.int64()),
             "name": pa.array(names, pa.string()),
             "row": pa.array(range(len(keys)), pa.int64()),
-            "_op": pa.array(operations, pa.string()),
-            "_order": pa.chunked_array([pa.array(told, ORDER)]),
-            "_unknown": pa.array(unknown, pa.list_(pa.string())),
+            "_calve_op": pa.array(operations, pa.string()),
+            "_calve_order": pa.chunked_array([pa.array(told, ORDER)]),
+            "_calve_unknown": pa.array(unknown, pa.list_(pa.string())),
         }
     )
 

@@ -82,9 +82,9 @@ def test_a_transform_may_change_the_stream_and_must_keep_it(topics):
     topics.put(".orders", 1)
     with pytest.raises(DataRefused, match="a name has small letters"):
         topics.run(dead_letter="off")
-    with pytest.raises(ConfigurationError, match="they drop _stream"):
+    with pytest.raises(ConfigurationError, match="they drop _calve_stream"):
         topics.run("SELECT id FROM input")
-    sql = "SELECT * EXCEPT (_stream), replace(_stream, '.', '_') AS _stream FROM input"
+    sql = "SELECT * EXCEPT (_calve_stream), replace(_calve_stream, '.', '_') AS _calve_stream FROM input"
     assert topics.run(sql).rows == 1
     assert topics.ids("_orders") == [1]
 

@@ -256,7 +256,8 @@ def changed(sink, rows, unknown=None):
     for index, names in (unknown or {}).items():
         told = f.array(*map(f.lit, names))
         frame = frame.withColumn(
-            "_unknown", f.when(f.col("_order").at == index, told).otherwise(f.col("_unknown"))
+            "_calve_unknown",
+            f.when(f.col("_calve_order").at == index, told).otherwise(f.col("_calve_unknown")),
         )
     return frame
 
@@ -343,8 +344,8 @@ def test_a_truncated_source_may_empty_the_table(lake, kind):
 
 def test_two_hundred_thousand_keys_in_one_commit_of_which_a_hundred_twice(lake, kind):
     sink = Sink(lake, kind)
-    place = "named_struct('seq', CAST(NULL AS BIGINT), 'lane', 0L, 'at', at, 'part', 0) AS _order"
-    rest = (place, "CAST(NULL AS TIMESTAMP) AS _ts", "CAST(NULL AS ARRAY<STRING>) AS _unknown")
+    place = "named_struct('seq', CAST(NULL AS BIGINT), 'lane', 0L, 'at', at, 'part', 0) AS _calve_order"
+    rest = (place, "CAST(NULL AS TIMESTAMP) AS _calve_ts", "CAST(NULL AS ARRAY<STRING>) AS _calve_unknown")
 
     def batch(amount, first, count):
         ids = lake.spark.range(count).selectExpr(f"id + {first} AS id", "id AS at")
@@ -352,7 +353,7 @@ def test_two_hundred_thousand_keys_in_one_commit_of_which_a_hundred_twice(lake, 
         both = ids.selectExpr("*", f"{amount} AS amount").union(
             again.selectExpr("*", f"{amount + 1} AS amount")
         )
-        return both.selectExpr("id", "'eu' AS region", "amount", "'u' AS _op", *rest)
+        return both.selectExpr("id", "'eu' AS region", "amount", "'u' AS _calve_op", *rest)
 
     for amount, first in ((10, 0), (20, 100_000)):
         sink.writer.commit(sink.writer.stage(batch(amount, first, 200_000), 200_100), {"row": amount})

@@ -62,8 +62,8 @@ def test_an_operation_that_cannot_be_is_a_flaw(make: Any) -> None:
     assert flaws(make(operation={"field": "op", "update": ["u", "d"]})) == [
         "operation.update.1: 'd' is an operation of delete already"
     ]
-    assert flaws(make(schema="_op STRING, _TS STRING", operation={"field": "_op"})) == [
-        "schema: column '_TS': every change has a column of this name; give it another one"
+    assert flaws(make(schema="_op STRING, _Calve_TS STRING", operation={"field": "_op"})) == [
+        "schema: column '_Calve_TS': names that begin with '_calve_' are reserved; give it another one"
     ]
 
 
@@ -85,12 +85,12 @@ def test_debezium_needs_a_schema_and_key_fields_of_it() -> None:
     bare = KafkaSource.model_validate({**KAFKA, "format": "debezium"})
     assert flaws(bare) == ["schema: needed by format debezium"]
     wrong = kafka(
-        format="debezium", schema="id ARRAY<INT>, _order INT", debezium={"key_fields": ["ids", "id"]}
+        format="debezium", schema="id ARRAY<INT>, _calve_order INT", debezium={"key_fields": ["ids", "id"]}
     )
     assert flaws(wrong) == [
         "debezium.key_fields.0: 'ids' is not a column of the schema; did you mean 'id'?",
         "debezium.key_fields.1: 'id' is ARRAY<INT>; only a single value can stand here",
-        "schema: column '_order': every change has a column of this name; give it another one",
+        "schema: column '_calve_order': names that begin with '_calve_' are reserved; give it another one",
     ]
     assert flaws(kafka(debezium={"timestamps": "ms"})) == ["debezium: has no effect with format json"]
 
@@ -111,8 +111,8 @@ def test_rows_that_carry_changes_may_be_gone_and_then_hold_nulls() -> None:
 
 
 def test_a_column_that_changes_have_themselves_cannot_be_read_as_a_change() -> None:
-    source = DatagenSource.model_validate({"fields": {"_Op": {"type": "sequence"}}})
-    with pytest.raises(ConfigurationError, match="'_Op': every change has a column of this name"):
+    source = DatagenSource.model_validate({"fields": {"_Calve_Op": {"type": "sequence"}}})
+    with pytest.raises(ConfigurationError, match="'_Calve_Op': names that begin with '_calve_' are reserved"):
         source.read_changes(None, {"row": 0}, {"row": 1})  # type: ignore[arg-type]
 
 

@@ -25,7 +25,7 @@ from calve.transforms.sql import SqlTransform
 from tests.sources.test_presets import CANAL, MAXWELL, block, kafka_changes
 
 COLUMNS = "id BIGINT NOT NULL, op STRING"
-KEPT = "_op, _order, _ts, _unknown"
+KEPT = "_calve_op, _calve_order, _calve_ts, _calve_unknown"
 
 
 def files(path: Path, **keys: Any) -> FilesSource:
@@ -43,9 +43,9 @@ def ordered(found: DataFrame) -> list[Any]:
     """The rows in the order of their changes, which has no ties."""
     with translated("read"):
         rows = found.collect()
-    places = [tuple(row._order)[1:] for row in rows]
+    places = [tuple(row._calve_order)[1:] for row in rows]
     assert len(set(places)) == len(rows)
-    assert {row._order.seq for row in rows} <= {None}
+    assert {row._calve_order.seq for row in rows} <= {None}
     return [row for _, row in sorted(zip(places, rows, strict=True))]
 
 
@@ -79,7 +79,7 @@ def test_rows_of_parquet_files_are_ordered_by_file_and_row(spark: SparkSession, 
     finally:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
     assert [row.id for row in rows] == list(range(size + 3))
-    assert [row._op for row in rows[-4:]] == ["i", "d", "u", "t"]
+    assert [row._calve_op for row in rows[-4:]] == ["i", "d", "u", "t"]
     assert found.columns == ["id", *changes.NAMES]
 
 
@@ -97,7 +97,7 @@ def test_rows_of_avro_files_are_ordered_by_file_and_row(spark: SparkSession, tmp
     finally:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
     assert [row.id for row in rows] == list(range(10_000))
-    assert {row._op for row in rows} == {"u"}
+    assert {row._calve_op for row in rows} == {"u"}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_parquet_file_with_a_bad_operation_is_named(
 def test_a_delete_in_parquet_may_leave_out_what_is_not_null(spark: SparkSession, tmp_path: Path) -> None:
     parquet([None, 1], ["d", "c"])(tmp_path / "a.parquet")
     rows = ordered(frame(spark, files(tmp_path, format="parquet", operation={"field": "op"})))
-    assert [(row.id, row._op) for row in rows] == [(None, "d"), (1, "i")]
+    assert [(row.id, row._calve_op) for row in rows] == [(None, "d"), (1, "i")]
 
 
 def test_lines_of_files_are_changes_and_again_the_same(spark: SparkSession, tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_lines_of_files_are_changes_and_again_the_same(spark: SparkSession, tmp_
     source = files(tmp_path / "in", operation={"field": "op"})
     found = frame(spark, source)
     rows = ordered(found)
-    assert [(row.id, row._op) for row in rows] == [(1, "i"), (1, "d"), (None, "d")]
-    assert [tuple(row._order)[1:] for row in rows] == [(0, 0, 0), (0, 1, 0), (1, 0, 0)]
+    assert [(row.id, row._calve_op) for row in rows] == [(1, "i"), (1, "d"), (None, "d")]
+    assert [tuple(row._calve_order)[1:] for row in rows] == [(0, 0, 0), (0, 1, 0), (1, 0, 0)]
     assert ordered(frame(spark, source)) == rows
     start = source.start()
     assert source.read(spark, start, source.latest(start, Limits(10)).to).columns == ["id"]
@@ -140,13 +140,15 @@ def test_lines_of_files_are_changes_and_again_the_same(spark: SparkSession, tmp_
 
 def test_generated_rows_are_upserts_in_their_sequence(spark: SparkSession) -> None:
     rows = ordered(frame(spark, DatagenSource(rows=100, seed=1)))
-    assert [(row.id, row._order.at, row._op) for row in rows] == [(n + 1, n, "u") for n in range(100)]
+    assert [(row.id, row._calve_order.at, row._calve_op) for row in rows] == [
+        (n + 1, n, "u") for n in range(100)
+    ]
 
 
 def test_without_a_schema_parquet_rows_are_upserts(spark: SparkSession, tmp_path: Path) -> None:
     parquet([3, 1], ["x", "y"])(tmp_path / "a.parquet")
     source = FilesSource.model_validate({"path": str(tmp_path), "format": "parquet"})
-    assert [(row.id, row.op, row._op) for row in ordered(frame(spark, source))] == [
+    assert [(row.id, row.op, row._calve_op) for row in ordered(frame(spark, source))] == [
         (3, "x", "u"),
         (1, "y", "u"),
     ]
@@ -169,7 +171,7 @@ def test_transforms_keep_the_changes_and_the_sink_gets_value_columns(
     whole = runner(spark, source, f"SELECT id * 2 AS twice, id, {KEPT} FROM input", "SELECT * FROM input")
     assert whole.columns(start).ddl() == "twice BIGINT NOT NULL, id BIGINT NOT NULL"
     [row] = whole._frame(start, to).collect()
-    assert (row.twice, row.id, row._op, row._order.lane) == (14, 7, "d", 0)
+    assert (row.twice, row.id, row._calve_op, row._calve_order.lane) == (14, 7, "d", 0)
     assert runner(spark, source).columns(start).ddl() == "id BIGINT NOT NULL"
     undeclared = FilesSource.model_validate({"path": str(tmp_path), "schema": COLUMNS})
     assert runner(spark, undeclared)._frame(start, to).columns == ["id", "op"]
@@ -180,10 +182,10 @@ def test_transforms_that_drop_columns_of_changes_are_refused_at_the_start(
 ) -> None:
     source = files(tmp_path, operation={"field": "op"})
     with pytest.raises(ConfigurationError) as caught:
-        runner(spark, source, "SELECT id, _op, _ts FROM input").columns(source.start())
+        runner(spark, source, "SELECT id, _calve_op, _calve_ts FROM input").columns(source.start())
     assert str(caught.value) == (
-        "Cannot run the transforms: they drop _order, _unknown, which every row needs; "
-        "select them too, as in SELECT …, _op, _order, _ts, _unknown FROM input"
+        "Cannot run the transforms: they drop _calve_order, _calve_unknown, which every row needs; "
+        "select them too, as in SELECT …, _calve_op, _calve_order, _calve_ts, _calve_unknown FROM input"
     )
     assert caught.value.exit_code == 78
 
@@ -211,6 +213,8 @@ def test_transforms_take_rows_out_of_where_they_are(
     frame = spark.createDataFrame(pa.Table.from_batches([kafka_changes(heading, records)]))
     for transform in block(heading, "pipeline")["transforms"]:
         frame = SqlTransform.model_validate(transform).apply(frame)
-    assert frame.columns == ["id", "name", "_op", "_order", "_ts", "_unknown"]
-    rows = sorted(frame.collect(), key=lambda row: (row._order.at, row._order.part))
-    assert [(row.id, row.name, row._op, row._order.at, row._order.part) for row in rows] == expected
+    assert frame.columns == ["id", "name", "_calve_op", "_calve_order", "_calve_ts", "_calve_unknown"]
+    rows = sorted(frame.collect(), key=lambda row: (row._calve_order.at, row._calve_order.part))
+    assert [
+        (row.id, row.name, row._calve_op, row._calve_order.at, row._calve_order.part) for row in rows
+    ] == expected

@@ -340,7 +340,7 @@ def changed(spark: SparkSession, reader: KafkaSource) -> list[Any]:
     start = reader.start()
     with translated("read Kafka"):
         rows = reader.read_changes(spark, start, reader.latest(start, LIMITS).to).collect()
-    return sorted(rows, key=lambda row: tuple(row._order)[1:])
+    return sorted(rows, key=lambda row: tuple(row._calve_order)[1:])
 
 
 def test_rows_are_upserts_in_the_order_of_their_partitions_and_offsets(
@@ -350,7 +350,7 @@ def test_rows_are_upserts_in_the_order_of_their_partitions_and_offsets(
     kafka.produce(topic, values([7, 6]), partition=0)
     rows = changed(spark, source(kafka, topic, metadata=["offset"]))
     assert rows[0].asDict().keys() == {"id", "_offset", *changes.NAMES}
-    found = [(row.id, row._offset, row._op, tuple(row._order)) for row in rows]
+    found = [(row.id, row._offset, row._calve_op, tuple(row._calve_order)) for row in rows]
     assert found == [
         (7, 0, "u", (None, 0, 0, 0)),
         (6, 1, "u", (None, 0, 1, 0)),
@@ -363,7 +363,10 @@ def test_a_field_says_the_operation_of_a_record(spark: SparkSession, kafka: Kafk
     keys = {"schema": "id BIGINT NOT NULL, n STRING NOT NULL, op STRING", "operation": {"field": "op"}}
     reader = source(kafka, topic, **keys)
     kafka.produce(topic, ['{"id": 1, "n": "a", "op": "c"}', '{"id": 1, "op": "d"}'], partition=0)
-    assert [(row.id, row.n, row._op) for row in changed(spark, reader)] == [(1, "a", "i"), (1, None, "d")]
+    assert [(row.id, row.n, row._calve_op) for row in changed(spark, reader)] == [
+        (1, "a", "i"),
+        (1, None, "d"),
+    ]
     assert reader.read(spark, reader.start(), reader.latest(reader.start(), LIMITS).to).columns == ["id", "n"]
     kafka.produce(topic, ['{"id": 2, "n": "b", "op": "x"}'], partition=0)
     with pytest.raises(BadRecord) as caught:
@@ -388,16 +391,19 @@ def test_envelopes_of_debezium_are_changes(spark: SparkSession, kafka: KafkaBrok
         metadata=["key", "offset"],
     )
     rows = changed(spark, reader)
-    found = [(row.id, row.n, row._op, row._order.seq, row._order.at, row._order.part) for row in rows]
+    found = [
+        (row.id, row.n, row._calve_op, row._calve_order.seq, row._calve_order.at, row._calve_order.part)
+        for row in rows
+    ]
     assert found == [
         (1, "a", "i", 8, 0, 0),
         (1, None, "d", None, 1, 0),
         (2, None, "u", None, 1, 1),
         (2, None, "d", None, 2, 0),
     ]
-    assert [row._unknown for row in rows] == [None, None, ["n"], None]
+    assert [row._calve_unknown for row in rows] == [None, None, ["n"], None]
     assert [row._offset for row in rows] == [0, 1, 1, 2]
-    assert rows[0]._ts.year == 2023
+    assert rows[0]._calve_ts.year == 2023
     kafka.produce(topic, ['{"op": "c", "after": {"id": 3}}'], partition=1)
     with pytest.raises(BadRecord) as caught:
         changed(spark, reader)

@@ -65,14 +65,14 @@ def test_files_of_dms_are_changes(tmp_path: Path) -> None:
     [file] = source._files({}, source.latest(source.start(), Limits(1000)).to)
     work = file_rows(source._decoder(), [list(source._splits(file))], Layout(), source._row_changes())
     [made] = work([pa.RecordBatch.from_pydict({"id": [0]})])
-    rows = [(row["id"], row["name"], row["_op"], row["_order"]["at"]) for row in made.to_pylist()]
+    rows = [(row["id"], row["name"], row["_calve_op"], row["_calve_order"]["at"]) for row in made.to_pylist()]
     assert rows == [(1, "a", "i", 0), (1, "b", "u", 1), (1, "b", "d", 2)]
     assert "Op" not in made.schema.names
 
 
 def test_records_of_maxwell_are_changes() -> None:
     made = kafka_changes("Maxwell", MAXWELL).to_pylist()
-    rows = [(row["data"], row["_op"], row["_order"]["at"]) for row in made]
+    rows = [(row["data"], row["_calve_op"], row["_calve_order"]["at"]) for row in made]
     assert rows == [
         ({"id": 1, "name": "a"}, "i", 0),
         ({"id": 1, "name": "b"}, "u", 1),
@@ -82,7 +82,7 @@ def test_records_of_maxwell_are_changes() -> None:
 
 def test_records_of_canal_are_changes() -> None:
     made = kafka_changes("Canal", CANAL).to_pylist()
-    assert [row["_op"] for row in made] == ["i", "u", "d", "t"]
+    assert [row["_calve_op"] for row in made] == ["i", "u", "d", "t"]
     assert made[0]["data"] == [{"id": "1", "name": "a"}, {"id": "2", "name": None}]
 
 
@@ -97,4 +97,4 @@ def test_records_of_debezium_are_changes() -> None:
     }
     [row] = kafka_changes("Debezium", [json.dumps(told)], ['{"id": 1}']).to_pylist()
     assert (row["id"], str(row["amount"]), row["placed"].year) == (1, "12.50", 2024)
-    assert row["_order"] == {"seq": 24023128, "lane": 0, "at": 0, "part": 0}
+    assert row["_calve_order"] == {"seq": 24023128, "lane": 0, "at": 0, "part": 0}

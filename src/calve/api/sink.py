@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from calve import gateway, position
+from calve import changes, gateway, position
 from calve.api import declared, session, writes
 from calve.api.source import Batch, IcebergSource
 from calve.api.writes import Step, WriteId, Written
-from calve.errors import CalveError, StartRefused, UsageError
+from calve.changes import Operations
+from calve.errors import ConfigurationError, StartRefused, UsageError
 from calve.iceberg.catalog import Catalog
 from calve.iceberg.stage import NOTHING, Staged
 from calve.model import Duration, Flaw
 from calve.patience import Patience
 from calve.position import Position
+from calve.schema import Schema
 from calve.sink import batch as batches
 from calve.sink import numbered, prepare
 from calve.sink.commit import Committer
@@ -28,10 +31,20 @@ from calve.sink.declaration import IcebergSink as Declaration
 from calve.sink.streamed import Batch as Numbered
 from calve.sink.streamed import Streamed, columns_of
 from calve.sink.writer import Writer
+from calve.sources.operation import Operation
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+
+class Unsaid(Enum):
+    """What stands for an argument that was not given."""
+
+    UNSAID = 0
+
+
+UNSAID = Unsaid.UNSAID
 
 _OF_PIPELINES = ("batch_size", "flush_interval_secs", "minimum_size", "max_batch_size", "dead_letter")
 
@@ -63,6 +76,10 @@ class IcebergSink:
     `checkpoint_interval` is how long rows may be held back before `write` commits them, in seconds or as in
     `5m`; 0 commits each write.
 
+    `operation` names the column of an upsert's rows that says what each of them does, or is a mapping with
+    the keys of a source's `operation`; the column does not become one of the table. Without it every row is
+    an upsert.
+
     A write with an `id` is in the table once, however often the program is run: what was committed is known
     by the table itself, in the mark that pipelines have as well, and is not written again. A second program
     with the same `sink_id` takes the sink over; this one is then refused with `Fenced`.
@@ -82,12 +99,15 @@ class IcebergSink:
         self,
         *,
         checkpoint_interval: float | str = 60,
+        operation: str | Mapping[str, Any] | Unsaid | None = UNSAID,
         clock: Callable[[], float] = time.monotonic,
         **keys: Any,
     ) -> None:
         declared.refuse_pending("sink", keys, "IcebergSink")
         self.declaration = declared.built(Declaration, keys, "IcebergSink")
         self._interval = _seconds(checkpoint_interval)
+        self._guards_operation = operation is UNSAID
+        self._operations = _operations(None if isinstance(operation, Unsaid) else operation, self.declaration)
         if flaws := _flaws(self.declaration):
             raise declared.refused(flaws, "IcebergSink")
         self._sink_id = str(self.declaration.sink_id)
@@ -111,15 +131,15 @@ class IcebergSink:
         Rows that are not committed yet when the program ends are not in the table, nor is their id.
         """
         with self._at_work():
-            frame, name = self._taken(rows, id)
-            self._session(frame.sparkSession)
-            writer = self._writer or self._opened(frame, name)
-            if writer is None or self._known(writer).has(name):
+            given, name = self._taken(rows, id)
+            self._session(given.frame.sparkSession)
+            writer = self._writer or self._made(given.frame.sparkSession)
+            if self._has(writer, name):
                 self._status = replace(self._status, skipped=self._status.skipped + 1)
                 return False
             if not self._may_wait():
                 self._flush()
-            self._stage(writer, frame, name)
+            self._stage(writer, self._as_changes(given, writer), name)
             if self._is_due():
                 self._flush()
             return True
@@ -141,8 +161,9 @@ class IcebergSink:
             if checkpoint is None:
                 why = "it is not called by Spark; use it as in writeStream.foreachBatch(sink.batch)"
                 raise UsageError(f"Cannot tell the checkpoint of a stream: {why}")
-            streamed = Streamed(self._made, self._source, self._patience)
             self._session(frame.sparkSession)
+            self._guard(frame, self._writer or self._made(frame.sparkSession))
+            streamed = Streamed(self._made, self._source, self._patience, self._operations)
             streamed.writer = self._writer
             staged = streamed.take(Numbered(frame, checkpoint, number))
             self._writer = streamed.writer
@@ -208,31 +229,58 @@ class IcebergSink:
             except StartRefused as error:
                 error.call = "IcebergSink.forget()"
                 raise
-            except CalveError as error:
+            except Exception as error:
                 if not isinstance(error, UsageError):
                     self._release()
                     self._status = replace(self._status, state="failed")
                 raise
 
-    def _taken(self, rows: DataFrame | Batch | pa.Table, id: WriteId) -> tuple[DataFrame, WriteId | Step]:
+    def _taken(self, rows: DataFrame | Batch | pa.Table, id: WriteId) -> tuple[Rows, WriteId | Step]:
         if isinstance(rows, Batch):
             if id is not None:
                 raise UsageError("Cannot name a batch of a source: it is known by its place")
-            return rows.frame, rows.step
+            if rows.changes is None:
+                return Rows(rows.frame, columns_of(rows.frame)), rows.step
+            names = changes.NAMES
+            return Rows(rows.changes, columns_of(rows.changes.drop(*names)), are_changes=True), rows.step
         name = writes.checked(id)
         given: Any = rows
-        return (given if hasattr(rows, "sparkSession") else self._session(None).createDataFrame(given)), name
+        frame = given if hasattr(rows, "sparkSession") else self._session(None).createDataFrame(given)
+        return Rows(frame, columns_of(frame, self._operations)), name
 
-    def _opened(self, frame: DataFrame, name: WriteId | Step) -> Writer | None:
-        """Take the epoch, unless the table has this write already; then nothing is written at all."""
-        writer = self._made(frame.sparkSession)
+    def _as_changes(self, given: Rows, writer: Writer) -> Rows:
+        """The same rows as the sink's table wants them."""
+        if given.are_changes or self.declaration.commit_mode != "upsert":
+            return given
+        self._guard(given.frame, writer)
+        return replace(given, frame=batches.with_changes(given.frame, self._operations), are_changes=True)
+
+    def _guard(self, frame: DataFrame, writer: Writer) -> None:
+        """Refuse rows of an upsert that look as if they said what they do, where nobody says so.
+
+        In 0.1.0 a column of this name did so by itself.
+        """
+        named = changes.KEPT.names[0]
+        if not self._guards_operation or self.declaration.commit_mode != "upsert":
+            return
+        if named in frame.columns and not (writer.columns and writer.columns.column(named)):
+            raise ConfigurationError(
+                f"Cannot write to table '{self._status.table}': the rows have a column '{named}'; give the "
+                f"sink operation='{named}' if it says what each row does, or operation=None if it is data"
+            )
+
+    def _has(self, writer: Writer, name: WriteId | Step) -> bool:
+        """Whether the table has this write already; then nothing is written at all."""
+        if self._writer is not None:
+            return self._known(writer).has(name)
         mark = self._patience.keep_trying(lambda: writer.find(self._source))
-        if mark is not None and writes.of(mark.position).has(name):
-            return None
-        held = writer.open(self._source, {}, columns_of(frame))
+        return mark is not None and writes.of(mark.position).has(name)
+
+    def _open(self, writer: Writer, columns: Schema) -> None:
+        """Take the epoch, and create the table if it is not there."""
+        held = writer.open(self._source, {}, columns)
         self._writer = writer
         self._status = replace(self._status, state="open", epoch=held.epoch)
-        return writer
 
     def _made(self, spark: SparkSession | None) -> Writer:
         return Writer(self._session(spark), self.declaration, self._sink_id, self._patience, (self._sink_id,))
@@ -247,21 +295,23 @@ class IcebergSink:
         """Whether more can be staged before a commit; what replaces rows has to see those of before."""
         return not self._pending.staged or self.declaration.commit_mode == "append"
 
-    def _stage(self, writer: Writer, frame: DataFrame, name: WriteId | Step) -> None:
-        is_keyed = self.declaration.commit_mode == "upsert"
-        frame = (batches.with_changes(frame) if is_keyed else frame).persist()
+    def _stage(self, writer: Writer, given: Rows, name: WriteId | Step) -> None:
+        frame = given.frame.persist()
         try:
-            staged = self._staged(writer, frame)
+            staged = self._staged(writer, frame, given.columns)
         except BaseException:
             frame.unpersist()
             raise
         self._pending = self._pending.with_(staged, frame, self._known(writer).with_(name))
         self._tell_pending()
 
-    def _staged(self, writer: Writer, frame: DataFrame) -> Staged:
+    def _staged(self, writer: Writer, frame: DataFrame, columns: Schema) -> Staged:
         with gateway.translated("compute the rows of a write"):
             rows = frame.count()
-        writer.fit(columns_of(frame))
+        # Rows that cannot be computed leave no table behind.
+        if self._writer is None:
+            self._open(writer, columns)
+        writer.fit(columns)
         if rows == 0:
             return NOTHING
         size = gateway.cached_bytes(frame)
@@ -313,6 +363,17 @@ class IcebergSink:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """The rows of a write."""
+
+    frame: DataFrame
+    columns: Schema
+    """The columns of their values."""
+    are_changes: bool = False
+    """Whether `frame` has the columns of changes besides."""
+
+
+@dataclass(frozen=True)
 class Pending:
     """Files that are written and in no snapshot yet, and what the table has when they are."""
 
@@ -347,6 +408,22 @@ def _held(writer: Writer) -> Position:
     held = writer.committer.held
     assert held is not None, "the table is not open"
     return held.position
+
+
+def _operations(given: Any, sink: Declaration) -> Operations | None:
+    """The column that says what rows do, as `operation` names it."""
+    if given is None:
+        return None
+    keys = {"field": given} if isinstance(given, str) else given
+    if not isinstance(keys, Mapping):
+        why = "name a column, or give a mapping with 'field' and the words"
+        raise declared.refused([Flaw(("operation",), why)], "IcebergSink")
+    made = declared.built(Operation, keys, "IcebergSink: operation")
+    if sink.commit_mode != "upsert":
+        raise declared.refused(
+            [Flaw(("operation",), "has no effect without commit_mode: upsert")], "IcebergSink"
+        )
+    return Operations(made.field, made.codes())
 
 
 def _seconds(value: float | str) -> float:

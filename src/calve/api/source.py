@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from calve import changes
 from calve.api import declared, session
 from calve.api.writes import Step
-from calve.errors import StartRefused
+from calve.errors import ConfigurationError, StartRefused
 from calve.position import Position
+from calve.sink.batch import as_rows
 from calve.sources.iceberg import IcebergSource as Declaration
 from calve.sources.source import Limits, Waiting
 
@@ -26,7 +28,10 @@ class Batch:
     """The rows of a source between two positions; they can be read until the next batch is asked for."""
 
     frame: DataFrame
+    """The rows; where they are changes, with the columns of `change_columns: true`: `_op`, `_seq`, `_ts`."""
     step: Step
+    changes: DataFrame | None = field(default=None, repr=False)
+    """The same rows as a sink takes them, where they are changes."""
 
     @property
     def position(self) -> Position:
@@ -52,7 +57,7 @@ class IcebergSource:
         """All rows that are there now: those of the state that is asked for, or the changes up to now."""
         reading = Reading(self.declaration, spark)
         start = reading.start()
-        return reading.frame(start, _end(reading.latest, start))
+        return reading.batch(start, _end(reading.latest, start)).frame
 
     def stream(
         self,
@@ -74,10 +79,9 @@ class IcebergSource:
         True
         """
         reading = Reading(self.declaration, spark)
-        identity = reading.identity()
         yield from _batches(
             lambda position: reading.latest(position, limits or _ALL),
-            lambda one, other: Batch(reading.frame(one, other), Step(identity, one, other)),
+            reading.batch,
             reading.start() if after is None else after,
             available_now,
         )
@@ -114,6 +118,7 @@ class Reading:
     def __init__(self, declaration: Declaration, spark: SparkSession | None) -> None:
         self._source = declaration.model_copy()
         self._spark = session.of(spark, declaration.catalogs)
+        self._identity: str | None = None
 
     def identity(self) -> str:
         """Which table it is."""
@@ -132,10 +137,18 @@ class Reading:
             error.call = "IcebergSource.stream() without 'after'"
             raise
 
-    def frame(self, after: Position, to: Position) -> DataFrame:
-        """The rows in (after, to]; those of an earlier frame are not read any more."""
-        read = self._source.read_changes if self._source.carries_changes else self._source.read
-        return read(self._spark, after, to)
+    def batch(self, after: Position, to: Position) -> Batch:
+        """The rows in (after, to]; those of an earlier batch are not read any more."""
+        self._identity = self._identity or self.identity()
+        step = Step(self._identity, after, to)
+        if not self._source.carries_changes:
+            return Batch(self._source.read(self._spark, after, to), step)
+        found = self._source.read_changes(self._spark, after, to)
+        for name in found.columns:
+            if name.lower() in changes.KEPT.names:
+                why = f"it has a column '{name}', and so has every change; read it in another 'read_mode'"
+                raise ConfigurationError(f"Cannot read changes of table '{self._source.table}': {why}")
+        return Batch(as_rows(found, keeps_changes=True), step, found)
 
 
 def _end(latest: Callable[[Position, Limits], Waiting], start: Position) -> Position:

@@ -320,16 +320,16 @@ def as_rows(rows: pa.RecordBatch, keeps_changes: bool) -> pa.RecordBatch:
     """Changes as rows of a table to which rows are only added; the columns of changes go, or are kept."""
     if changes.OPERATION not in rows.schema.names:
         return rows
+    values = [name for name in rows.schema.names if name not in changes.NAMES]
     if not keeps_changes:
         gone = pa.array([changes.DELETE, changes.TRUNCATE])
         kept = compute.invert(compute.is_in(rows.column(changes.OPERATION), value_set=gone))
-        values = [name for name in rows.schema.names if name not in changes.NAMES]
         return rows.select(values).filter(kept)
     order = rows.column(changes.ORDER)
     place = compute.coalesce(compute.struct_field(order, "seq"), compute.struct_field(order, "at"))
-    names = [name for name in rows.schema.names if name not in (changes.ORDER, changes.UNKNOWN)]
-    arrays = [rows.column(name) for name in names]
-    return pa.RecordBatch.from_arrays([*arrays, place], names=[*names, changes.SEQUENCE])
+    told = [rows.column(changes.OPERATION), place, rows.column(changes.TIME)]
+    arrays = [*(rows.column(name) for name in values), *told]
+    return pa.RecordBatch.from_arrays(arrays, names=[*values, *changes.KEPT.names])
 
 
 def _fitted(rows: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:

@@ -5,20 +5,54 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from calve import changes
+from calve import changes, gateway
+from calve.changes import Operations
+from calve.errors import ConfigurationError
 from calve.iceberg.name import quoted
+from calve.model import suggestion
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def with_changes(frame: DataFrame) -> DataFrame:
-    """`frame` with the columns of changes that it lacks: rows are upserts, later ones come later."""
+def with_changes(frame: DataFrame, said: Operations | None = None) -> DataFrame:
+    """Rows as changes, of which later ones come later: upserts all of them, or what one column says."""
     from pyspark.sql import functions as f
 
-    made = changes.expressions(f.lit(changes.UPDATE), f.lit(0), f.monotonically_increasing_id())
-    named = dict(zip(changes.NAMES, made, strict=True))
-    return frame.select("*", *(one for name, one in named.items() if name not in frame.columns))
+    word = f.lit(changes.UPDATE) if said is None else _operation(frame, said)
+    made = changes.expressions(word, f.lit(0), f.monotonically_increasing_id())
+    values = [quoted(name) for name in frame.columns if said is None or name != said.column]
+    return frame.select(*values, *made)
+
+
+def _operation(frame: DataFrame, said: Operations) -> Column:
+    """The operation that a row says; an error where it says none."""
+    from pyspark.sql import functions as f
+
+    column = next((one for one in frame.schema.fields if one.name == said.column), None)
+    if column is None:
+        meant = suggestion(said.column, frame.columns)
+        raise ConfigurationError(
+            f"Cannot write the rows: they have no column '{said.column}', which 'operation' names{meant}"
+        )
+    if column.dataType.typeName() != "string":
+        kind = column.dataType.simpleString().upper()
+        raise ConfigurationError(
+            f"Cannot write the rows: column '{said.column}', which 'operation' names, is {kind}; it must "
+            "be a STRING"
+        )
+    text = f.col(quoted(said.column))
+    word = f.coalesce(f.concat(f.lit("'"), text, f.lit("'")), f.lit("NULL"))
+    message = f.concat(
+        f.lit(f"Cannot write the rows: column '{said.column}': "),
+        word,
+        f.lit(f" is none of the operations {said}; nothing of this write was committed"),
+    )
+    code: Column = gateway.refusal_in_spark(message)
+    for letter in dict.fromkeys(said.codes.values()):
+        words = [one for one, meant in said.codes.items() if meant == letter]
+        code = f.when(text.isin(*words), letter).otherwise(code)
+    return code
 
 
 def is_kept() -> Column:
@@ -69,7 +103,9 @@ def as_rows(frame: DataFrame, keeps_changes: bool) -> DataFrame:
     if not keeps_changes:
         return frame.drop(*changes.NAMES)
     place = f.coalesce(f.col(changes.ORDER).seq, f.col(changes.ORDER).at)
-    return frame.withColumn(changes.SEQUENCE, place).drop(changes.ORDER, changes.UNKNOWN)
+    told = (f.col(changes.OPERATION), place, f.col(changes.TIME))
+    kept = (one.alias(name) for one, name in zip(told, changes.KEPT.names, strict=True))
+    return frame.select("*", *kept).drop(*changes.NAMES)
 
 
 def last(frame: DataFrame, keys: Sequence[str], order_by: str | None) -> DataFrame:

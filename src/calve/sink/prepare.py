@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -97,8 +97,32 @@ def table_columns(columns: Schema, sink: IcebergSink) -> Schema:
     columns = schema.storable(columns)
     names = new_names(columns.names, sink)
     columns = Schema(tuple(replace(one, name=new) for one, new in zip(columns.columns, names, strict=True)))
+    _refuse_columns(columns, sink)
     held = tuple(replace(one, nullable=False) if one.name in keys else one for one in columns.columns)
     return Schema((*held, *(changes.KEPT.columns if sink.change_columns else ())))
+
+
+def _refuse_columns(columns: Schema, sink: IcebergSink) -> None:
+    """Refuse columns that no table can have, before there is a table."""
+    lines = [
+        *_doubles(columns.names),
+        *changes.reserved(columns.names),
+        *(changes.kept_twice(columns.names) if sink.change_columns else ()),
+        # What depends on the format version of a table is for Iceberg to say: it may be there already.
+        *schema.unsupported(columns, format_version=3),
+    ]
+    for line in lines:
+        raise ConfigurationError(f"Cannot write to table '{table_name(sink)}': {line}")
+
+
+def _doubles(names: Sequence[str]) -> Iterator[str]:
+    """A line for each name that comes again, in whatever case: Spark takes them for one."""
+    first: dict[str, str] = {}
+    for name in names:
+        other = first.setdefault(name.lower(), name)
+        if other is not name:
+            told = "twice" if other == name else f"beside '{other}', and case does not tell columns apart"
+            yield f"the rows have a column '{name}' {told}; give one of them another name"
 
 
 def check_routes(columns: Schema, template: Template, tables: str, is_said: bool = True) -> None:

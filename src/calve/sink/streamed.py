@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calve import crash, gateway
+from calve.changes import Operations
 from calve.iceberg.stage import NOTHING, Staged
 from calve.patience import Patience
 from calve.position import Mark, Position
@@ -36,9 +37,19 @@ class Streamed:
     before Spark notes in its checkpoint that it is done.
     """
 
-    def __init__(self, make: Callable[[SparkSession], Writer], source: str, patience: Patience) -> None:
-        """`make` gives the writer for the session that batches belong to; `source` is what the mark names."""
+    def __init__(
+        self,
+        make: Callable[[SparkSession], Writer],
+        source: str,
+        patience: Patience,
+        operations: Operations | None = None,
+    ) -> None:
+        """`make` gives the writer for the session that batches belong to; `source` is what the mark names.
+
+        `operations` names the column that says what a row of an upsert does.
+        """
         self._make = make
+        self._operations = operations
         self._source = source
         self._patience = patience
         self.writer: Writer | None = None
@@ -48,7 +59,7 @@ class Streamed:
         writer = self.writer or self._make(batch_.frame.sparkSession)
         is_keyed = writer.sink.commit_mode == "upsert"
         # A batch is computed anew by each action, its state included.
-        frame = (batch.with_changes(batch_.frame) if is_keyed else batch_.frame).persist()
+        frame = (batch.with_changes(batch_.frame, self._operations) if is_keyed else batch_.frame).persist()
         try:
             # Also one that the table has is computed: Spark wants the state that it leaves behind.
             with gateway.translated("run the batch of a stream"):
@@ -85,7 +96,7 @@ class Streamed:
         if rows == 0 and mark is not None and numbered.CHECKPOINT in mark.position:
             return False
         start = mark.position if mark else numbered.moved({}, batch_.checkpoint, batch_.number - 1)
-        held = writer.open(self._source, start, columns_of(batch_.frame))
+        held = writer.open(self._source, start, columns_of(batch_.frame, self._operations))
         if numbered.CHECKPOINT not in held.position:
             # A program has written here before its stream began.
             writer.commit(NOTHING, numbered.moved(held.position, batch_.checkpoint, batch_.number - 1))
@@ -113,9 +124,8 @@ class Streamed:
         return held.position
 
 
-def columns_of(frame: DataFrame) -> Schema:
-    """The columns of the values of `frame`."""
-    from calve.changes import NAMES
-
+def columns_of(frame: DataFrame, operations: Operations | None = None) -> Schema:
+    """The columns of the table's values in plain rows."""
     found = prepare.columns_of(frame).columns
-    return Schema(tuple(column for column in found if column.name not in NAMES))
+    said = operations.column if operations else None
+    return Schema(tuple(column for column in found if column.name != said))

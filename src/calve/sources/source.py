@@ -203,15 +203,11 @@ def with_changes(columns: Schema, *, carried: bool) -> Schema:
 
 
 def refuse_clashes(columns: Schema) -> None:
-    """Raise ConfigurationError where a column has a name that changes need."""
+    """Raise ConfigurationError where a column has a name that only columns of ours may have."""
     for line in clashes(columns):
         raise ConfigurationError(f"Cannot read changes: {line}")
 
 
 def clashes(columns: Schema) -> list[str]:
-    """A line for each column that has a name that changes need."""
-    return [
-        f"column '{name}': every change has a column of this name; give it another one"
-        for name in columns.names
-        if name.lower() in changes.NAMES
-    ]
+    """A line for each column that has a name that only columns of ours may have."""
+    return changes.reserved(columns.names)
