@@ -12,7 +12,7 @@ CalveError                 70  a bug, unless a subclass says otherwise
 ├── Unavailable            69  a service does not answer (retryable)
 │   ├── Conflict           75  another writer's commit came first (retryable)
 │   │   └── Moved          75  and it changed what this one was made for (retryable)
-│   └── TryAgain           75  it was waited for as long as `retry_for` allows
+│   └── TryAgain           75  it was waited for as long as `retry_for` allows, or Spark's JVM is gone
 ├── NotPermitted           77  a service refused the credentials or the action
 └── Fenced                 80  a newer epoch of the same sink writes now
 """
@@ -127,7 +127,7 @@ class Moved(Conflict):
 
 
 class TryAgain(Unavailable):
-    """A service was waited for as long as `retry_for` allows."""
+    """A service was waited for as long as `retry_for` allows, or Spark's JVM is gone."""
 
     exit_code = 75
     retryable = False

@@ -6,11 +6,14 @@ import json
 import os
 import re
 import secrets
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from calve.errors import (
@@ -19,6 +22,7 @@ from calve.errors import (
     ConfigurationError,
     DataRefused,
     NotPermitted,
+    TryAgain,
     Unavailable,
     Unfit,
 )
@@ -86,22 +90,39 @@ def keep_names() -> None:
     share_token(SparkContext._active_spark_context)
 
 
+def quiet(spark: Any) -> None:
+    """Have PySpark print no stack trace where the connection ends on which the JVM sends accumulators."""
+    spark.sparkContext._accumulatorServer.handle_error = lambda *_: None
+
+
 def activate(spark: Any) -> None:
     """Make `spark` the session of the calling thread."""
     share_token(spark.sparkContext)
     jvm().org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
 
 
-def beside(spark: Any, work: Callable[[], Result]) -> Callable[[], Result]:
-    """`work` for another thread, in the session `spark` and under the job group of this thread."""
+def beside(spark: Any, work: Callable[[], Result], tag: str | None = None) -> Callable[[], Result]:
+    """`work` for another thread, in the session `spark` and under the job group of this thread.
+
+    Its jobs have the `tag`, by which they can be cancelled.
+    """
     from pyspark import inheritable_thread_target
 
     def found() -> Result:
         activate(spark)
+        if tag is not None:
+            spark.sparkContext.addJobTag(tag)
         return work()
 
     same: Callable[[], Result] = inheritable_thread_target(spark)(found)
     return same
+
+
+def cancel(spark: Any, tag: str) -> None:
+    """Cancel the jobs that have `tag`."""
+    # Where the JVM is gone, so are its jobs.
+    with suppress(Exception):
+        spark.sparkContext.cancelJobsWithTag(tag)
 
 
 def active() -> Any:
@@ -109,11 +130,70 @@ def active() -> Any:
     return jvm().org.apache.spark.sql.classic.SparkSession.active()
 
 
+def is_stopped() -> bool:
+    """Whether no Spark runs in this process."""
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is None
+
+
 def process() -> Any:
     """The process of the JVM that this process started."""
     from pyspark import SparkContext
 
     return SparkContext._gateway.proc if SparkContext._gateway else None
+
+
+@contextmanager
+def signals_kept() -> Iterator[None]:
+    """Inside, PySpark starts a JVM that ignores SIGINT and SIGTERM, and takes no signal from this process.
+
+    A terminal and a supervisor send their signal to every process of a group. The JVM has to outlive it until
+    the batch in flight is committed; it ends when its standard input does, at the latest with this process.
+    PySpark 4.1.3 has the JVM ignore SIGINT alone, and takes SIGINT itself to cancel all jobs. Whoever has
+    set a handler keeps it; Python's own one is replaced as PySpark wants it.
+    """
+    java_gateway: Any = import_module("pyspark.java_gateway")
+    context: Any = import_module("pyspark.core.context")
+    started, known = java_gateway.Popen, context.signal
+
+    def start(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, **{**options, "preexec_fn": _ignore_signals})
+
+    def handle(number: int, handler: Any) -> Any:
+        has_default = signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL)
+        return signal.signal(number, handler) if has_default else signal.getsignal(number)
+
+    java_gateway.Popen = start
+    context.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=handle)
+    try:
+        yield
+    finally:
+        java_gateway.Popen, context.signal = started, known
+
+
+def _ignore_signals() -> None:
+    """A process that is started so goes on ignoring them; Java leaves it at that."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def lost(patience: float = 1.0) -> TryAgain | None:
+    """The error to end with where the JVM that this process started has ended; None where it runs."""
+    running = process()
+    if running is None:
+        return None
+    try:
+        code = running.wait(patience)
+    except subprocess.TimeoutExpired:
+        return None
+    if code == -signal.SIGKILL:
+        why = (
+            "was killed, as the system does where memory is short; start it again, and lower 'driver_memory'"
+        )
+        return TryAgain(f"Cannot go on: the JVM of Spark {why} or add memory if that repeats")
+    how = f"by signal {-code}" if code < 0 else f"with code {code}"
+    return TryAgain(f"Cannot go on: the JVM of Spark ended {how}; start it again")
 
 
 def end(process: subprocess.Popen[bytes], patience: float = 10) -> None:
@@ -334,9 +414,21 @@ def translated(what: str, own: Callable[[str, str], CalveError] | None = None) -
     except CalveError:
         raise
     except Exception as error:
+        if is_connection_error(error):
+            gone = lost()
+            if gone is not None:
+                raise gone from error
         if not is_foreign(error):
             raise
         raise (own or classify)(trace(error), what) from error
+
+
+def is_connection_error(error: BaseException) -> bool:
+    """Whether the connection to the JVM may be what `error` is about."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    is_of_py4j = isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)
+    return is_of_py4j or isinstance(error, (ConnectionError, EOFError))
 
 
 def translate(error: BaseException, what: str) -> CalveError:

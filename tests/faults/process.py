@@ -43,6 +43,7 @@ class Calve:
         process = subprocess.Popen(
             command, cwd=self.folder, env=environment, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,
         )  # fmt: skip
         self.started.append(process)
         return process

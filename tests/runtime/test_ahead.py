@@ -1,5 +1,6 @@
 import os
 import threading
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,6 +8,7 @@ import pytest
 
 from calve.errors import Unavailable
 from calve.project import ResolvedPipeline
+from calve.runtime.ahead import Ahead
 from calve.runtime.report import Report
 from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
@@ -178,3 +180,21 @@ def test_the_last_row_of_a_key_in_the_last_file_counts(lake, tmp_path, monkeypat
     found = inbox.run()
     assert [(row["id"], row["n"]) for row in found] == [(1, 198), (2, 298), (3, 199), (4, 1000)]
     assert len(held) == (3 if most is None else 0)
+
+
+def test_a_batch_that_is_only_begun_is_given_up_at_the_end(spark):
+    """A stop or a failure does not wait for a source that hangs."""
+    ahead, tracker = Ahead(spark), spark.sparkContext.statusTracker()
+
+    def hang(number):
+        time.sleep(10 * PATIENCE)
+        return number
+
+    ahead.start(lambda: spark.sparkContext.parallelize([1], 1).map(hang).count())
+    limit = time.monotonic() + PATIENCE
+    while not tracker.getActiveJobsIds() and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert not ahead.is_done
+    ahead.close()
+    assert time.monotonic() < limit
+    assert list(tracker.getActiveJobsIds()) == []

@@ -1,5 +1,6 @@
 import os
 import signal
+import sys
 import time
 
 import pytest
@@ -29,14 +30,39 @@ def test_the_first_signal_asks_for_the_end():
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_second_signal_cuts_the_batch_off(number, code, capsys):
+def test_a_second_signal_cuts_the_batch_off(number, code, capfd):
     left = []
     stop = Stop(deadline=LATER, leave=left.append)
     stop.listen()
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), number)
     assert left == [code]
-    assert "cut off because a second signal came" in capsys.readouterr().err
+    assert "cut off because a second signal came" in capfd.readouterr().err
+
+
+def test_a_second_signal_leaves_also_where_it_interrupts_a_writing(monkeypatch):
+    class Writing:
+        """What a buffered stream says to a handler that interrupts it."""
+
+        def write(self, text):
+            raise RuntimeError("reentrant call inside BufferedWriter")
+
+    left = []
+    stop = Stop(deadline=LATER, leave=left.append)
+    stop.listen()
+    monkeypatch.setattr(sys, "stderr", Writing())
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert left == [143]
+
+
+def test_a_handler_that_was_set_in_between_is_replaced_by_listening_again():
+    stop = Stop(deadline=LATER, leave=lambda code: None)
+    stop.listen()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    stop.listen()
+    os.kill(os.getpid(), signal.SIGINT)
+    assert stop.wait(5)
 
 
 def test_the_deadline_cuts_the_batch_off():

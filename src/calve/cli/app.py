@@ -119,10 +119,24 @@ def run(arguments: Sequence[str]) -> int:
         _explain(debug)
         return exit_code(error)
     except Exception as error:
+        gone = _lost_jvm(error)
+        if gone is not None:
+            say(str(gone))
+            _explain(debug)
+            return exit_code(gone)
         say(f"Calve has a bug: {type(error).__name__}: {error}; report what --debug prints")
         _explain(debug)
         return 70
     return result if isinstance(result, int) else 0
+
+
+def _lost_jvm(error: Exception) -> CalveError | None:
+    """What to say in place of an error that comes of the end of Spark's JVM."""
+    if "pyspark" not in sys.modules:
+        return None
+    from calve import gateway
+
+    return gateway.lost(1.0 if gateway.is_connection_error(error) else 0.0)
 
 
 def _explain(debug: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,9 @@ from calve import declare
 from calve.cli import choose
 from calve.cli.app import config_option, debug_option, say
 from calve.errors import exit_code
+
+if TYPE_CHECKING:
+    from calve.runtime.run import Run
 
 
 @click.command("run")
@@ -25,17 +29,19 @@ def command(once: bool, names: tuple[str, ...], profile: bool, config: Path, deb
     project = declare.load(config)
     pipelines = choose.pipelines(project, names)
     from calve.runtime import run as runtime
+    from calve.runtime import session
     from calve.runtime.progress import Progress
     from calve.runtime.stop import Stop
 
     stop = Stop()
     stop.listen()
     spark = runtime.open_spark(project, pipelines, debug, say)
+    runs: list[Run] = []
     try:
         with Progress() as progress:
             runs = runtime.run(spark, project, pipelines, stop, once, progress.show, profile)
     finally:
-        spark.stop()
+        session.end(spark, at_once=any(one.is_given_up for one in runs))
     for one in runs:
         say(runtime.summary(one))
         for line in one.profile.lines():

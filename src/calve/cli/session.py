@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def opened(project: Project, catalogs: Sequence[Catalog], debug: bool) -> Iterator[SparkSession]:
     """A Spark session that knows `catalogs`, for as long as the verb works."""
     from calve.runtime import run
-    from calve.runtime.session import branch_off
+    from calve.runtime.session import branch_off, end
 
     spark = run.open_spark_with(project, catalogs, debug=debug, progress=say)
     try:
         yield branch_off(spark, catalogs)
     finally:
-        spark.stop()
+        end(spark)

@@ -51,6 +51,8 @@ class Status:
     uuids: dict[str, str] = field(default_factory=dict)
     """The UUIDs of the tables that this pipeline has written, also in earlier runs."""
     message: str = ""
+    exit_code: int | None = None
+    """What a run of this pipeline alone ends with; none while it runs."""
 
 
 class Report:

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from calve import gateway
 from calve.catalogs import Catalog
-from calve.errors import StartRefused
+from calve.errors import StartRefused, exit_code
 from calve.project import Project, ResolvedPipeline
 from calve.runtime import session, surroundings, workers
 from calve.runtime.profile import OFF, Profile
 from calve.runtime.report import Report
+from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
 from calve.runtime.streaming import runner_of
 from calve.sink import choice
@@ -36,6 +38,9 @@ class Run:
     profile: Profile = OFF
     error: BaseException | None = None
     ended: float = 0.0
+    runner: Runner | None = None
+    is_given_up: bool = False
+    """Whether the end came while it waited for something, and its thread was left behind."""
 
 
 def state_folder(project: Project) -> Path:
@@ -102,11 +107,47 @@ def run(
     ]
     for thread in threads:
         thread.start()
-    while any(thread.is_alive() for thread in threads):
+    _follow(runs, threads, stop, watch)
+    return runs
+
+
+def _follow(
+    runs: Sequence[Run],
+    threads: Sequence[threading.Thread],
+    stop: Stop,
+    watch: Callable[[Sequence[Run]], None],
+) -> None:
+    """Wait until all pipelines have ended, or all that are left only wait for something and are to end."""
+    asked: float | None = None
+    while left := [one for one, thread in zip(runs, threads, strict=True) if thread.is_alive()]:
         watch(runs)
+        asked = time.monotonic() if asked is None and stop.is_requested() else asked
+        if asked is not None and all(
+            time.monotonic() - asked > _grace(one.runner, stop.deadline) for one in left
+        ):
+            for one in left:
+                _give_up(one)
+            break
         next(thread for thread in threads if thread.is_alive() or thread is threads[-1]).join(0.2)
     watch(runs)
-    return runs
+
+
+def _grace(runner: Runner | None, deadline: float) -> float:
+    """For how many seconds after a stop was asked for a pipeline is waited for.
+
+    One that waits for a catalog or a source has nothing to lose. A batch that is still being read when most
+    of the time is over will not be committed in the rest of it.
+    """
+    if runner is None or not runner.in_flight:
+        return min(1.0, deadline / 3)
+    return float("inf") if runner.is_committing else deadline * 2 / 3
+
+
+def _give_up(one: Run) -> None:
+    one.is_given_up = True
+    was_reading = one.runner is not None and one.runner.in_flight
+    line = "the batch that was being read was given up; the next run reads it again" if was_reading else ""
+    one.report.update(state="stopped", message=line, exit_code=0)
 
 
 def first_error(runs: Sequence[Run]) -> BaseException | None:
@@ -120,6 +161,8 @@ def summary(one: Run) -> str:
     status = one.report.status
     if one.error is not None:
         return f"{status.pipeline}: {one.error}"
+    if one.is_given_up and (status.message or not status.batches):
+        return f"{status.pipeline}: {status.message or 'stopped while it waited; nothing was in flight'}"
     if not status.batches:
         return f"{status.pipeline}: nothing new for table '{status.table}'"
     bad = f", {status.dead_letters:,} bad records to its dead letters" if status.dead_letters else ""
@@ -131,16 +174,19 @@ def _run(spark: SparkSession, one: Run, stop: Stop, once: bool, declared: Collec
     one.report.update(state="starting")
     try:
         branch = session.branch_off(spark, one.pipeline.catalogs)
-        runner_of(one.pipeline, branch, stop, one.report, once, declared, one.profile).run()
+        one.runner = runner_of(one.pipeline, branch, stop, one.report, once, declared, one.profile)
+        one.runner.run()
     except BaseException as error:
-        _fail(one, error)
+        _fail(one, gateway.lost(1.0 if gateway.is_connection_error(error) else 0.0) or error)
         log.debug("%s ended", one.pipeline.name, exc_info=True)
     else:
-        one.report.update(state="stopped" if stop.is_requested() else "done")
+        one.report.update(state="stopped" if stop.is_requested() else "done", exit_code=0)
 
 
 def _fail(one: Run, error: BaseException) -> None:
+    if one.is_given_up:
+        return
     if isinstance(error, StartRefused):
         error.pipeline = one.pipeline.name
     one.error, one.ended = error, time.monotonic()
-    one.report.update(state="failed", message=str(error))
+    one.report.update(state="failed", message=str(error), exit_code=exit_code(error))

@@ -77,7 +77,10 @@ class Runner:
         )
         self._patience = Patience(self._sink.retry_for, report.notice, self._is_abandoned)
         self._letters = self._opened_letters(pipeline.name)
-        self._in_flight = False
+        self.in_flight = False
+        """Whether a batch is being read, staged or committed."""
+        self.is_committing = False
+        """Whether the batch in flight is staged and on its way into the table."""
         self._committed = self._taken = time.monotonic()
         """When the last commit was made, and when it was found to be due, by which the next is timed."""
         self._fitted: Schema | None = None
@@ -107,8 +110,8 @@ class Runner:
         if writer.owed is not None and not self._stop.is_requested():
             # What an earlier life began has its bounds from there; it may be any number of bytes.
             after = self._batch(writer, after, Waiting(writer.owed, 0, sys.maxsize, more=True))
-        # A batch that is begun is in flight.
-        while self._ahead.is_busy or not self._stop.is_requested():
+        # A batch that is staged is committed; one that is only begun is given up.
+        while self._ahead.is_done or not self._stop.is_requested():
             looked = time.monotonic()
             waiting = self._next(after)
             if self._begun or is_due(waiting, self._thresholds, looked - self._taken, at_once=self._once):
@@ -253,7 +256,8 @@ class Runner:
         return waiting
 
     def _is_abandoned(self) -> bool:
-        return self._stop.is_requested() and not self._in_flight
+        """Whether a wait is given up: what only waits to be read is read again by the next run."""
+        return self._stop.is_requested() and not self.is_committing
 
     def _is_last(self, waiting: Waiting) -> bool:
         return waiting.ended or (self._once and not waiting.more)
@@ -261,15 +265,16 @@ class Runner:
     def _batch(self, writer: Writer | Routed, after: Position, waiting: Waiting) -> Position:
         """Run one batch; returns the position behind it."""
         begun = time.monotonic()
-        self._in_flight = True
+        self.in_flight = True
         staged, letters = self._patience.keep_trying(lambda: self._stage(writer, after, waiting))
         fresh = begun - self._committed < REFRESH and not waiting.keep
         if staged.is_empty and letters.is_empty and fresh:
             staged.release()
-            self._in_flight = False
+            self.in_flight = False
             self._profile.begin()
             return waiting.to
         written = time.monotonic()
+        self.is_committing = True
         self._commit(writer, staged, letters, after, waiting.to)
         self._committed = time.monotonic()
         self._acknowledge(waiting.to)
@@ -287,7 +292,7 @@ class Runner:
         self._profile.writer = writer.made_by
         moved = {"position": waiting.to, "last_commit": time.time(), "waiting": 0}
         self._report.update(**moved, retries=self._patience.retries, **self._profile.told(staged.rows))
-        self._in_flight = False
+        self.in_flight = self.is_committing = False
         crash.point("batch.end")
         return waiting.to
 

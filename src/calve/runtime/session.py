@@ -79,12 +79,32 @@ def start(
     if log is not None:
         # PySpark logs every refused query, as JSON, to the terminal.
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    with _output_to(log), gateway.translated("start Spark"):
+        # Py4J logs every lost connection with its stack trace; what it means is said by the error.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    with _output_to(log), gateway.signals_kept(), gateway.translated("start Spark"):
         spark = builder.getOrCreate()
         gateway.keep_names()
+        if log is not None:
+            gateway.quiet(spark)
     if not _is_local(settings.master):
         spark.sparkContext.addPyFile(str(package.archive()))
     return spark
+
+
+def end(spark: SparkSession, at_once: bool = False) -> None:
+    """Stop Spark; `at_once` ends its JVM, where threads are left that wait for something in it."""
+    running = gateway.process()
+    try:
+        if not at_once:
+            spark.stop()
+    except Exception as error:
+        if gateway.lost() is None:
+            raise gateway.translate(error, "stop Spark") from error
+    if at_once and running is not None:
+        gateway.end(running)
+    elif running is not None and gateway.is_stopped() and running.stdin:
+        # Threads that wait for an answer of the JVM would keep this process: it ends without its input.
+        running.stdin.close()
 
 
 def _keep_loggers_apart() -> None:

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
-import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 
 DEADLINE = 30.0
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stop:
-    """Whether the run is to end after the batch in flight."""
+    """Whether the run is to end after the batch in flight.
+
+    A signal handler may interrupt any line of the main thread, also one that holds a lock. So the handler
+    takes no lock: it writes a byte to a pipe, and a thread that waits for it does the rest.
+    """
 
     def __init__(self, deadline: float = DEADLINE, leave: Callable[[int], None] = os._exit) -> None:
+        self.deadline = deadline
         self._event = threading.Event()
-        self._deadline = deadline
         self._leave = leave
         self._signal = 0
+        self._pipe: int | None = None
 
     def listen(self) -> None:
         """Take SIGTERM and SIGINT as the wish to end."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        if self._pipe is None:
+            reading, self._pipe = os.pipe()
+            threading.Thread(target=self._watch, args=(reading,), name="stop", daemon=True).start()
+        for number in SIGNALS:
             signal.signal(number, self._on_signal)
 
     def request(self) -> None:
@@ -31,7 +41,7 @@ class Stop:
         self._event.set()
 
     def is_requested(self) -> bool:
-        return self._event.is_set()
+        return bool(self._signal) or self._event.is_set()
 
     def wait(self, seconds: float) -> bool:
         """Sleep, but not longer than until the end is asked for."""
@@ -42,12 +52,20 @@ class Stop:
             self._cut_off(number, "a second signal came")
             return
         self._signal = number
+        assert self._pipe is not None, "signals are listened for"
+        os.write(self._pipe, b"!")
+
+    def _watch(self, reading: int) -> None:
+        """Pass a signal on to whoever waits, and see to the deadline."""
+        os.read(reading, 1)
         self.request()
-        timer = threading.Timer(self._deadline, self._cut_off, (number, f"it took over {self._deadline:g} s"))
-        timer.daemon = True
-        timer.start()
+        # Nothing more ever comes: a second signal does not need this thread.
+        select.select([reading], [], [], self.deadline)
+        self._cut_off(self._signal, f"it took over {self.deadline:g} s")
 
     def _cut_off(self, number: int, why: str) -> None:
-        sys.stderr.write(f"The batch in flight was cut off because {why}; the next run repeats it\n")
-        sys.stderr.flush()
+        line = f"The batch in flight was cut off because {why}; the next run repeats it\n"
+        # sys.stderr refuses to be written to by a handler that interrupts a writing.
+        with suppress(OSError):
+            os.write(2, line.encode())
         self._leave(128 + number)

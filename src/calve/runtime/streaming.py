@@ -143,7 +143,7 @@ class StreamingRunner(Runner):
             self._failure = error
             raise RuntimeError(str(error)) from None
         finally:
-            self._in_flight = False
+            self.in_flight = self.is_committing = False
             self._idle.set()
 
     def _batch_of(self, streamed: Streamed, frame: DataFrame, number: int) -> None:
@@ -153,7 +153,8 @@ class StreamingRunner(Runner):
         if checkpoint is None:
             raise CalveError("Cannot tell the checkpoint of a stream: Spark does not say whose batch it is")
         begun = time.monotonic()
-        self._in_flight = True
+        # Spark has read the batch by then, and counts on its end.
+        self.in_flight = self.is_committing = True
         is_new = streamed.writer is None
         staged = streamed.take(Batch(frame, checkpoint, number))
         self._patience.recovered()

@@ -1,0 +1,134 @@
+"""`calve run` as a process that a terminal, a supervisor or the system ends."""
+
+import json
+import os
+import signal
+import socket
+import time
+
+import psutil
+import pytest
+
+from tests.faults import evidence
+from tests.faults.process import Calve, ended, send, wait_for
+
+pytestmark = pytest.mark.spark
+
+FILES, ROWS = 400, 5
+DECLARATION = """
+version: "1.0"
+sources:
+  inbox:
+    connector: files
+    config: {path: inbox/*.json, format: json, schema: "id BIGINT NOT NULL", max_files_per_batch: 2}
+sinks:
+  lake:
+    connector: iceberg
+    config: {namespace: shop, table: orders, max_batch_size: 10, batch_size: 1, flush_interval_secs: 1}
+pipelines:
+  orders: {source: inbox, sink: lake}
+spark: {master: "local[2]", driver_memory: 1g}
+"""
+
+
+@pytest.fixture
+def calve(tmp_path):
+    made = Calve(tmp_path, DECLARATION, is_measured=False)
+    (tmp_path / "inbox").mkdir()
+    yield made
+    made.end()
+
+
+def fill(calve, files=FILES):
+    """More small files than are read before a signal comes: batch follows batch."""
+    for number in range(files):
+        rows = (json.dumps({"id": number * ROWS + row}) for row in range(ROWS))
+        (calve.folder / "inbox" / f"{number:04}.json").write_text("\n".join(rows) + "\n")
+
+
+def running(calve, batches):
+    process = calve.start("run")
+    wait_for(
+        lambda: process.poll() is not None or calve.status("orders").get("batches", 0) >= batches, "a batch"
+    )
+    assert process.poll() is None, ended(process)
+    return process
+
+
+def stored(calve):
+    return evidence.values(evidence.embedded(calve.folder).load_table("shop.orders"), "id")
+
+
+def to_process(process, number):
+    process.send_signal(number)
+
+
+def to_group(process, number):
+    """As a terminal does."""
+    os.killpg(process.pid, number)
+
+
+def to_service(process, number):
+    """As systemd does: the JVM and Spark's workers too, whatever group they are in."""
+    send(process, number, whole=True)
+
+
+@pytest.mark.parametrize(
+    ("number", "receivers"),
+    [(signal.SIGINT, to_process), (signal.SIGINT, to_group), (signal.SIGTERM, to_service)],
+    ids=["SIGINT", "SIGINT to the group", "SIGTERM to the service"],
+)
+def test_a_signal_ends_a_busy_run_after_its_batch(calve, number, receivers):
+    fill(calve)
+    process = running(calve, batches=2)
+    below = psutil.Process(process.pid).children(recursive=True)
+    receivers(process, number)
+    code, said = ended(process, 60)
+    assert code == 0, said
+    status = calve.status("orders")
+    assert status["state"] == "stopped"
+    assert said.splitlines() == [
+        f"orders: {status['rows']} rows in {status['batches']} commits to table 'shop.orders'"
+    ]
+    assert stored(calve) == list(range(status["rows"]))
+    assert psutil.wait_procs(below, 20)[1] == []
+
+
+def test_a_jvm_that_is_killed_ends_the_run_with_one_line_and_75(calve):
+    fill(calve)
+    process = running(calve, batches=1)
+    (jvm,) = psutil.Process(process.pid).children()
+    jvm.kill()
+    code, said = ended(process, 60)
+    assert code == 75, said
+    assert len(said.splitlines()) == 1, said
+    assert said.startswith("orders: Cannot go on: the JVM of Spark was killed")
+    assert calve.status("orders")["state"] == "failed"
+
+
+def test_a_process_that_is_killed_takes_the_jvm_and_the_workers_with_it(calve):
+    fill(calve)
+    process = running(calve, batches=1)
+    below = psutil.Process(process.pid).children(recursive=True)
+    assert len(below) > 1, "a JVM and Spark's daemon of workers"
+    process.kill()
+    process.wait(10)
+    assert psutil.wait_procs(below, 20)[1] == []
+
+
+def test_a_start_that_waits_for_a_catalog_is_given_up_at_once(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        catalog = f"catalog: {{type: rest, rest: {{uri: '{address}'}}}}, namespace: shop"
+        calve = Calve(tmp_path, DECLARATION.replace("namespace: shop", catalog), is_measured=False)
+        (tmp_path / "inbox").mkdir()
+        fill(calve, 1)
+        process = calve.start("run")
+        silent.settimeout(120)
+        silent.accept()
+        process.send_signal(signal.SIGTERM)
+        asked = time.monotonic()
+        code, said = ended(process, 60)
+        assert (code, said) == (0, "orders: stopped while it waited; nothing was in flight\n")
+        assert time.monotonic() - asked < 15
+        assert calve.status("orders")["state"] == "stopped"
