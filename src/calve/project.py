@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, SkipValidation
 
-from calve import changes, schema
+from calve import changes, schema, spark_settings
 from calve.catalogs import Catalog
 from calve.model import Flaw, Model, Secret, Text, suggestion
 from calve.partitioning import refusal
@@ -19,60 +19,6 @@ from calve.sink import routes
 from calve.sink.declaration import IcebergSink
 from calve.sources.source import Source
 from calve.transforms.transform import Transform
-
-_OWNED = {
-    "spark.master": "use 'master'",
-    "spark.driver.memory": "use 'driver_memory'",
-    "spark.app.name": "Calve sets it",
-    "spark.jars": "Calve brings the jars it needs",
-    "spark.sql.session.timeZone": "it is always UTC",
-    "spark.sql.variable.substitute": "it is always off",
-    "spark.sql.extensions": "Calve sets it",
-    "spark.redaction.regex": "Calve sets it",
-    "spark.ui.showConsoleProgress": "Calve shows its own progress",
-    "spark.sql.catalog.default_rewrite_catalog": "Calve sets it",
-}
-_OWNED_PREFIXES = {
-    "spark.jars.": "Calve brings the jars it needs",
-    "spark.sql.catalog.": "catalogs are declared with the sink",
-    "spark.sql.redaction.": "Calve sets it",
-    **dict.fromkeys(
-        (
-            *("spark.sql.queryExecutionListeners", "spark.sql.streaming.streamingQueryListeners"),
-            *(
-                "spark.driver.extraClassPath",
-                "spark.driver.extraLibraryPath",
-                "spark.driver.defaultJavaOptions",
-            ),
-            *("spark.executor.extraClassPath", "spark.executor.extraLibraryPath"),
-            *("spark.executor.defaultJavaOptions", "spark.driver.userClassPathFirst"),
-            *("spark.executor.userClassPathFirst", "spark.executor.plugins", "spark.sql.hive."),
-        ),
-        "it loads code",
-    ),
-}
-_PASSED_ON = (
-    *("spark.sql.", "spark.executor.", "spark.driver.", "spark.memory.", "spark.shuffle.", "spark.network."),
-    *(
-        "spark.rpc.",
-        "spark.task.",
-        "spark.scheduler.",
-        "spark.locality.",
-        "spark.speculation",
-        "spark.stage.",
-    ),
-    *("spark.dynamicAllocation.", "spark.kubernetes.", "spark.yarn.", "spark.eventLog.", "spark.hadoop."),
-    *("spark.io.", "spark.broadcast.", "spark.reducer.", "spark.storage.", "spark.cleaner.", "spark.ui."),
-    *("spark.excludeOnFailure.", "spark.authenticate", "spark.ssl.", "spark.kryoserializer.", "spark.rdd."),
-    *("spark.files.", "spark.pyspark.", "spark.python.", "spark.blockManager.", "spark.default.parallelism"),
-    *("spark.local.dir", "spark.cores.max", "spark.port.maxRetries", "spark.worker.", "spark.decommission."),
-)
-"""The settings of Spark that are passed on, by how they begin: none that loads code, or that Calve owns."""
-
-_CODE_OPTIONS = re.compile(
-    r"-(?:javaagent|agentlib|agentpath|Xbootclasspath|Xrun)|-XX:On(?:OutOfMemory)?Error"
-)
-
 
 _DECIDING = {
     *("namespace", "table", "allowed_tables", "branch", "commit_mode", "key_fields", "order_by"),
@@ -157,26 +103,27 @@ class SparkSettings(Model):
     """How much memory the driver may take."""
 
     config: dict[str, Text] = Field(default_factory=dict)
-    """Further settings of Spark, passed on as they are."""
+    """Further settings of Spark, passed on as they are: those that run no code and let nobody in."""
+
+    allow_unsafe_config: bool = False
+    """Whether `config` may hold any other setting, by which Spark may run programs and load classes, or be
+    reached from other machines."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether Spark works in one JVM of this machine."""
+        return self.master == "local" or self.master.startswith("local[")
 
     def flaws(self) -> list[Flaw]:
         return [
             Flaw(("config", key), message)
             for key, value in self.config.items()
-            if (message := _setting_refusal(key, value))
+            if (message := self._refusal(key, value))
         ]
 
-
-def _setting_refusal(key: str, value: str) -> str | None:
-    prefixed = [reason for prefix, reason in _OWNED_PREFIXES.items() if key.startswith(prefix)]
-    reason = _OWNED.get(key) or next(iter(prefixed), None)
-    if reason:
-        return f"cannot be set here: {reason}"
-    if key.endswith("extraJavaOptions") and _CODE_OPTIONS.search(value):
-        return "cannot be set here: it loads code"
-    if not key.startswith("spark."):
-        return "not a setting of Spark; it begins with 'spark.'"
-    return None if key.startswith(_PASSED_ON) else "cannot be set here: it is not among those passed on"
+    def _refusal(self, key: str, value: str) -> str | None:
+        unsafe = self.allow_unsafe_config
+        return spark_settings.refusal(key, value, is_local=self.is_local, allow_unsafe=unsafe)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ _DECLARATION = """\
 version: "1.0"
 spark:
   master: "local[1]"
+  allow_unsafe_config: true
   config: {{spark.driver.extraJavaOptions: "-XX:ArchiveClassesAtExit={archive}"}}
 sources:
   text:
