@@ -15,7 +15,13 @@ from calve.sink.declaration import CODECS
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", *DOCS]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    ROOT / "examples" / "README.md",
+    *DOCS,
+]
 ENVIRONMENT = {
     "AZURE_SECRET": "secret",
     "CATALOG_CREDENTIAL": "client:secret",
