@@ -54,7 +54,7 @@ class Sink:
 
     def frame(self, batch: Sequence[tuple[str, tuple[Any, ...]]]):
         rows = [
-            (*values, operation, (None, 0, number, 0), None, None)
+            (*values, operation, (None, 0, number, 0, None), None, None)
             for number, (operation, values) in enumerate(batch)
         ]
         both = schema.Schema((*self.columns.columns, *changes.COLUMNS.columns))

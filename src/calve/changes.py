@@ -37,6 +37,9 @@ COLUMNS = Schema(
                     Column("lane", Primitive("bigint"), nullable=False),
                     Column("at", Primitive("bigint"), nullable=False),
                     Column("part", Primitive("int"), nullable=False),
+                    # When the record was written, in microseconds since 1970: what orders the records of
+                    # several lanes. NULL where lanes follow each other, so that they need nothing else.
+                    Column("time", Primitive("bigint"), nullable=True),
                 )
             ),
             nullable=False,
@@ -45,7 +48,7 @@ COLUMNS = Schema(
         Column(UNKNOWN, Array(Primitive("string"), element_nullable=False), nullable=True),
     )
 )
-"""What a row of a batch carries besides its values; a later change has the greater order."""
+"""What a row of a batch carries besides its values; `sink.batch.arrived` tells which change is the later."""
 
 NAMES = COLUMNS.names
 
@@ -95,7 +98,8 @@ def expressions(operation: Expression, lane: Expression, at: Expression) -> list
     from pyspark.sql import functions as f
 
     parts = {"seq": f.lit(None).cast("bigint"), "lane": lane.cast("bigint"), "at": at.cast("bigint")}
-    order = f.struct(*(part.alias(name) for name, part in parts.items()), f.lit(0).alias("part"))
+    rest = (f.lit(0).alias("part"), f.lit(None).cast("bigint").alias("time"))
+    order = f.struct(*(part.alias(name) for name, part in parts.items()), *rest)
     return [
         operation.alias(OPERATION),
         order.alias(ORDER),

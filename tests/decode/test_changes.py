@@ -38,7 +38,7 @@ def test_plain_rows_are_upserts_in_the_order_of_their_places() -> None:
         {
             "id": number,
             "_calve_op": "u",
-            "_calve_order": {"seq": None, "lane": 7, "at": at, "part": 0},
+            "_calve_order": {"seq": None, "lane": 7, "at": at, "part": 0, "time": None},
             "_calve_ts": None,
             "_calve_unknown": None,
         }

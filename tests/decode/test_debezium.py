@@ -83,7 +83,7 @@ def test_a_row_that_is_there_is_what_it_is_after_the_change(op: str, code: str) 
         "name": "a",
         "note": None,
         "_calve_op": code,
-        "_calve_order": {"seq": 500, "lane": 3, "at": 10, "part": 0},
+        "_calve_order": {"seq": 500, "lane": 3, "at": 10, "part": 0, "time": None},
         "_calve_ts": datetime.datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC),
         "_calve_unknown": None,
     }
@@ -246,7 +246,7 @@ def test_a_key_that_was_not_sent_is_refused() -> None:
 )
 def test_the_order_is_that_of_the_databases_log(source: Any, sequence: int | None) -> None:
     [row] = changed("id INT", (None, envelope("c", after={"id": 1}, source=source)))
-    assert row["_calve_order"] == {"seq": sequence, "lane": 3, "at": 10, "part": 0}
+    assert row["_calve_order"] == {"seq": sequence, "lane": 3, "at": 10, "part": 0, "time": None}
 
 
 def test_a_later_binlog_is_later_whatever_the_position() -> None:

@@ -169,7 +169,7 @@ def test_every_type_has_its_value(subjects: Subjects) -> None:
     assert str(row["free"]) == "1.23400"
     assert (str(row["day"]), row["clock"], row["data"]) == ("1969-12-27", "01:00:00.000001", b"\0\xff")
     assert str(row["placed"]) == "2023-11-14 22:13:20.123456+00:00"
-    assert row["_calve_order"] == {"seq": 500, "lane": 3, "at": 0, "part": 0}
+    assert row["_calve_order"] == {"seq": 500, "lane": 3, "at": 0, "part": 0, "time": None}
 
 
 def test_the_columns_come_from_the_envelope() -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from calve import gateway
+from calve import changes, gateway
 from calve.catalogs import Catalog as CatalogDeclaration
 from calve.errors import DataRefused, Unavailable
 from calve.iceberg.deletes import unpartitioned
@@ -317,6 +317,33 @@ def test_within_a_batch_the_order_is_that_of_the_declared_column(lake, kind):
     assert sink.rows() == [(1, "late", 9)]
 
 
+def test_a_delete_without_an_order_counts_and_leaves_the_order_of_the_row(lake):
+    sink = Sink(lake, KINDS["vectors"], order_by="amount")
+    commit(sink, sink.frame([("i", (1, "eu", 5)), ("d", (1, None, None)), ("i", (2, "eu", 5))]))
+    assert sink.rows() == [(2, "eu", 5)]
+    commit(sink, sink.frame([("d", (2, None, None))]))
+    commit(sink, sink.frame([("u", (1, "late", 4)), ("u", (2, "late", 4))]))
+    assert sink.rows() == []
+    commit(sink, sink.frame([("u", (1, "new", 5)), ("u", (2, "new", 6))]))
+    assert sorted(sink.rows()) == [(1, "new", 5), (2, "new", 6)]
+
+
+def test_a_row_without_an_order_counts_when_it_arrives_and_keeps_older_ones_out(lake):
+    sink = Sink(lake, KINDS["vectors"], order_by="amount")
+    commit(sink, sink.frame([("i", (1, "eu", 5)), ("u", (1, "none", None)), ("i", (2, "none", None))]))
+    assert sorted(sink.rows()) == [(1, "none", None), (2, "none", None)]
+    commit(sink, sink.frame([("u", (1, "late", 4)), ("u", (2, "any", 4))]))
+    assert sorted(sink.rows()) == [(1, "none", None), (2, "any", 4)]
+
+
+def test_a_column_of_a_row_that_the_batch_took_out_is_not_known(lake):
+    sink = Sink(lake, KINDS["vectors"])
+    sink.take(("i", (1, "eu", 1)))
+    with pytest.raises(DataRefused, match="no row with their keys"):
+        commit(sink, changed(sink, [("d", (1, None, None)), ("u", (1, None, 5))], {1: ["region"]}))
+    sink.check()
+
+
 TRUNCATED = [("i", (7, "before", 1)), ("t", (None, None, None)), ("i", (8, "after", 1))]
 
 
@@ -340,6 +367,32 @@ def test_a_truncated_source_may_empty_the_table(lake, kind):
     sink.take(("i", (1, "eu", 1)))
     commit(sink, sink.frame(TRUNCATED))
     assert sink.rows() == [(8, "after", 1)]
+
+
+def test_a_truncate_that_has_a_key_empties_the_table_too(lake):
+    sink = Sink(lake, KINDS["vectors"], truncate="delete")
+    sink.take(("i", (1, "eu", 1)))
+    commit(sink, sink.frame([("t", (8, None, None)), ("i", (8, "after", 1))]))
+    assert sink.rows() == [(8, "after", 1)]
+
+
+def test_a_column_that_is_not_known_behind_a_truncate_is_refused(lake):
+    sink = Sink(lake, KINDS["vectors"], truncate="delete")
+    sink.take(("i", (1, "eu", 1)))
+    with pytest.raises(DataRefused, match="no row with their keys"):
+        commit(sink, changed(sink, [("t", (None, None, None)), ("u", (1, None, 5))], {1: ["region"]}))
+    sink.check()
+
+
+def test_a_truncate_among_records_of_several_partitions_is_refused(lake):
+    from pyspark.sql import functions as f
+
+    sink = Sink(lake, KINDS["vectors"], truncate="delete")
+    sink.take(("i", (1, "eu", 1)))
+    order = f.col(changes.ORDER).withField("time", f.lit(5).cast("bigint"))
+    with pytest.raises(DataRefused, match="several partitions"):
+        commit(sink, sink.frame(TRUNCATED).withColumn(changes.ORDER, order))
+    sink.check()
 
 
 def test_two_hundred_thousand_keys_in_one_commit_of_which_a_hundred_twice(lake, kind):

@@ -350,7 +350,7 @@ def test_rows_are_upserts_in_the_order_of_their_partitions_and_offsets(
     kafka.produce(topic, values([7, 6]), partition=0)
     rows = changed(spark, source(kafka, topic, metadata=["offset"]))
     assert rows[0].asDict().keys() == {"id", "_offset", *changes.NAMES}
-    found = [(row.id, row._offset, row._calve_op, tuple(row._calve_order)) for row in rows]
+    found = [(row.id, row._offset, row._calve_op, tuple(row._calve_order)[:4]) for row in rows]
     assert found == [
         (7, 0, "u", (None, 0, 0, 0)),
         (6, 1, "u", (None, 0, 1, 0)),

@@ -25,10 +25,13 @@ class Records:
     lanes: Values
     ats: Values
     place: Place
+    times: Values | None = None
+    """When each was written, where lanes have no order among themselves."""
 
     def take(self, indices: Values) -> Records:
         """Those of `indices`; their places in words are those of all."""
-        return Records(self.lanes.take(indices), self.ats.take(indices), self.place)
+        times = None if self.times is None else self.times.take(indices)
+        return Records(self.lanes.take(indices), self.ats.take(indices), self.place, times)
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,9 @@ def with_changes(
 ) -> pa.RecordBatch:
     """`rows` with the columns of changes behind the values."""
     told = details or _untold(len(operations))
+    times = pa.nulls(len(operations), pa.int64()) if records.times is None else records.times
     order = pa.StructArray.from_arrays(
-        [told.sequences, records.lanes, records.ats, told.parts], fields=list(_ORDER)
+        [told.sequences, records.lanes, records.ats, told.parts, times], fields=list(_ORDER)
     )
     arrays = [*rows.columns, operations, order, told.times, told.unknown]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*rows.schema, *_FIELDS]))

@@ -39,12 +39,14 @@ class Topics:
     """The topics of a batch, by name; where there is one only, the records do not say it.
 
     `headed` tells that values begin with the id of their schema, and `in_parts` that whoever reads counts
-    the parts that were read, not the records.
+    the parts that were read, not the records. `timed` are the topics whose records are in several partitions,
+    or are mixed with those of other topics: only their timestamps tell which of two is the later.
     """
 
     names: tuple[str, ...]
     headed: bool = False
     in_parts: bool = False
+    timed: tuple[str, ...] = ()
 
     def place(self, batch: pa.RecordBatch) -> Callable[[int], str]:
         def place(index: int) -> str:
@@ -63,7 +65,17 @@ class Topics:
         if len(self.names) > 1:
             numbers = compute.index_in(batch.column("topic"), pa.array(self.names)).cast(pa.int64())
             lanes = compute.bit_wise_or(compute.shift_left(numbers, _TOPIC_BITS), lanes)
-        return Records(lanes, batch.column("offset"), self.place(batch))
+        return Records(lanes, batch.column("offset"), self.place(batch), self._times(batch))
+
+    def _times(self, batch: pa.RecordBatch) -> Values | None:
+        """The timestamps of the records that have no other order, in microseconds."""
+        if not self.timed:
+            return None
+        times: Values = batch.column("timestamp").cast(pa.int64())
+        if len(self.names) == 1:
+            return times
+        is_timed = compute.is_in(batch.column("topic"), value_set=pa.array(self.timed))
+        return compute.if_else(is_timed, times, pa.scalar(None, pa.int64()))
 
     def raw(self, batch: pa.RecordBatch, bad: Sequence[Bad]) -> Raw:
         """The records as Kafka has them, or as much of that as it takes to tell of bad ones."""

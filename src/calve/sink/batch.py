@@ -14,6 +14,17 @@ from calve.model import suggestion
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+_ARRIVAL = "_calve_arrival"
+_GONE = "_calve_gone"
+_OLD = "_calve_old"
+_KNOWN = "_calve_known"
+_NUMBER = "_calve_number"
+NEWEST = "_calve_newest"
+"""The column that tells the greatest order a key has had, where there is `order_by`."""
+
+OWN = (_ARRIVAL, _GONE, NEWEST)
+"""What columns of changes are joined by while a batch is folded."""
+
 
 def with_changes(frame: DataFrame, said: Operations | None = None) -> DataFrame:
     """Rows as changes, of which later ones come later: upserts all of them, or what one column says."""
@@ -108,29 +119,105 @@ def as_rows(frame: DataFrame, keeps_changes: bool) -> DataFrame:
     return frame.select("*", *kept).drop(*changes.NAMES)
 
 
-def last(frame: DataFrame, keys: Sequence[str], order_by: str | None) -> DataFrame:
-    """The last change of each key, by `order_by` where there is one and by the source's order."""
+def unkeyed(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """`frame` with NULL in the keys of truncates, which are about all of them."""
+    from pyspark.sql import functions as f
+
+    return frame.withColumns({name: f.when(~is_truncate(), f.col(quoted(name))) for name in keys})
+
+
+def arrived(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """`frame` with the column `_calve_arrival`: of two changes of a key, the later one has the greater.
+
+    In one lane the place decides. Between lanes it is the time, then the place in the log, of the latest of
+    the key's changes up to there in its lane, so that neither contradicts the places; then the lane.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    newest = [f.col(quoted(order_by)).desc_nulls_last()] if order_by else []
-    window = Window.partitionBy(*map(quoted, keys)).orderBy(*newest, f.col(changes.ORDER).desc())
-    return frame.withColumn("_number", f.row_number().over(window)).where("_number = 1").drop("_number")
+    lane, at, part = (f.col(f"{changes.ORDER}.{name}") for name in ("lane", "at", "part"))
+    window = Window.partitionBy(*map(quoted, keys)).orderBy(lane, at, part)
+    until = window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+    def latest(name: str) -> Column:
+        return f.max(f.struct(lane, _order_part(frame, name).alias(name))).over(until)[name].alias(name)
+
+    return frame.withColumn(_ARRIVAL, f.struct(latest("time"), latest("seq"), lane, at, part))
 
 
-def folded(frame: DataFrame, keys: Sequence[str], values: Sequence[str], order_by: str | None) -> DataFrame:
-    """Like `last`, with columns that the last change does not know as the batch knew them before."""
+def _order_part(frame: DataFrame, name: str) -> Column:
+    """One part of the order; a transform that makes the order anew may have left it out."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructType
+
+    kind = frame.schema[changes.ORDER].dataType
+    has_part = isinstance(kind, StructType) and name in kind.names
+    return (f.col(f"{changes.ORDER}.{name}") if has_part else f.lit(None)).cast("bigint")
+
+
+def behind_truncates(frame: DataFrame) -> DataFrame | None:
+    """The changes that came after the last truncate; None where nothing tells which these are.
+
+    A time in an order says that there are several lanes without an order among them.
+    """
     from pyspark.sql import functions as f
 
-    order = f.struct(quoted(order_by), changes.ORDER) if order_by else f.col(changes.ORDER)
-    known = {name: ~_is_unknown(name) & is_kept() for name in values}
-    newest = [f.max_by(name, order).alias(name) for name in changes.NAMES]
-    held = [f.max_by(f.when(known[n], f.struct(quoted(n))), f.when(known[n], order)).alias(n) for n in values]
-    rows = frame.groupBy(*map(quoted, keys)).agg(*newest, *held)
+    lane, at, part = (f.col(f"{changes.ORDER}.{name}") for name in ("lane", "at", "part"))
+    place = f.struct(lane, at, part)
+    times = f.count(_order_part(frame, "time"))
+    found, timed = frame.where(is_truncate()).agg(f.max(place), times).collect()[0]
+    if timed:
+        return None
+    kinds = {"lane": "bigint", "at": "bigint", "part": "int"}
+    last = f.struct(*(f.lit(found[name]).cast(kind).alias(name) for name, kind in kinds.items()))
+    return frame.where(~is_truncate() & (place > last))
+
+
+def accepted(frame: DataFrame, keys: Sequence[str], order_by: str) -> DataFrame:
+    """The changes of `frame`, which has arrivals, that are not older than one of the batch before them.
+
+    NEWEST is the greatest order up to each. A change without an order is never too old.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    window = Window.partitionBy(*map(quoted, keys)).orderBy(_ARRIVAL)
+    until = window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    order = f.col(quoted(order_by))
+    with_newest = frame.withColumn(NEWEST, f.max(order).over(until))
+    return with_newest.where(order.isNull() | (order >= f.col(NEWEST)))
+
+
+def last(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The last change of each key by arrival."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    window = Window.partitionBy(*map(quoted, keys)).orderBy(f.col(_ARRIVAL).desc())
+    return frame.withColumn(_NUMBER, f.row_number().over(window)).where(f"{_NUMBER} = 1").drop(_NUMBER)
+
+
+def folded(frame: DataFrame, keys: Sequence[str], values: Sequence[str]) -> DataFrame:
+    """Like `last`, with columns that the last change does not know as the batch knew them before.
+
+    A flag tells that the batch took the row out before, so that the table's own does not count.
+    """
+    from pyspark.sql import functions as f
+
+    order = f.col(_ARRIVAL)
+    own = [name for name in (*changes.NAMES, NEWEST, _ARRIVAL) if name in frame.columns]
+    newest = [f.max_by(name, order).alias(name) for name in own]
+    # What a delete leaves is known to be nothing.
+    tells = {name: ~_is_unknown(name) | ~is_kept() for name in values}
+    held = [
+        f.max_by(f.when(is_kept(), f.struct(quoted(n))), f.when(tells[n], order)).alias(n) for n in values
+    ]
+    gone = f.max(~is_kept()).alias(_GONE)
+    rows = frame.groupBy(*map(quoted, keys)).agg(*newest, *held, gone)
     told = [f.col(f"{quoted(name)}.{quoted(name)}").alias(name) for name in values]
     still = f.filter(f.col(changes.UNKNOWN), lambda name: _not_among(name, values))
-    marked = [still.alias(name) if name == changes.UNKNOWN else f.col(name) for name in changes.NAMES]
-    return rows.select(*map(quoted, keys), *told, *marked)
+    marked = [still.alias(name) if name == changes.UNKNOWN else f.col(name) for name in own]
+    return rows.select(*map(quoted, keys), *told, *marked, _GONE)
 
 
 def _is_unknown(name: str) -> Column:
@@ -150,31 +237,44 @@ def _not_among(name: Column, values: Sequence[str]) -> Column:
 
 
 def filled(frame: DataFrame, old: DataFrame, keys: Sequence[str], values: Sequence[str]) -> DataFrame:
-    """`frame` with what it does not know taken from the rows `old` of the table.
+    """`frame`, which is folded, with what it does not know taken from the rows `old` of the table.
 
-    A row that the table does not have keeps its unknown columns.
+    A row that the table does not have, or that the batch took out, keeps its unknown columns.
     """
     from pyspark.sql import functions as f
 
-    before = old.select(*map(quoted, keys), f.struct(*map(quoted, values)).alias("_old"))
+    before = old.select(*map(quoted, keys), f.struct(*map(quoted, values)).alias(_OLD))
     joined = frame.join(before, list(keys), "left")
-    there = f.col("_old").isNotNull()
+    there = f.col(_OLD).isNotNull() & ~f.col(_GONE)
     told = [
-        f.when(_is_unknown(name) & there, f.col(f"_old.{quoted(name)}"))
+        f.when(_is_unknown(name) & there, f.col(f"{_OLD}.{quoted(name)}"))
         .otherwise(f.col(quoted(name)))
         .alias(name)
         for name in values
     ]
     left = f.when(~there, f.col(changes.UNKNOWN)).alias(changes.UNKNOWN)
-    marked = [left if name == changes.UNKNOWN else f.col(name) for name in changes.NAMES]
+    own = [name for name in (*changes.NAMES, NEWEST, _ARRIVAL) if name in frame.columns]
+    marked = [left if name == changes.UNKNOWN else f.col(name) for name in own]
     return joined.select(*map(quoted, keys), *told, *marked)
 
 
 def fresh(frame: DataFrame, known: DataFrame, keys: Sequence[str], order_by: str) -> DataFrame:
-    """`frame` without changes that are older than the order that `known` has for their key."""
+    """The accepted changes of `frame` that are not older than the greatest order `known` has for their key.
+
+    NEWEST is then the greatest order that the key has had.
+    """
     from pyspark.sql import functions as f
 
-    newest = known.groupBy(*map(quoted, keys)).agg(f.max(quoted(order_by)).alias("_known"))
+    newest = known.groupBy(*map(quoted, keys)).agg(f.max(quoted(order_by)).alias(_KNOWN))
     joined = frame.join(newest, list(keys), "left")
-    is_stale = f.col("_known").isNotNull() & (f.col(quoted(order_by)) < f.col("_known"))
-    return joined.where(~f.coalesce(is_stale, f.lit(False))).drop("_known")
+    is_stale = f.col(quoted(order_by)) < f.col(_KNOWN)
+    rest = joined.where(~f.coalesce(is_stale, f.lit(False)))
+    return rest.withColumn(NEWEST, f.greatest(NEWEST, _KNOWN)).drop(_KNOWN)
+
+
+def needs_tombstone(order_by: str) -> Column:
+    """Whether the row that a change leaves, if any, does not tell the greatest order of its key."""
+    from pyspark.sql import functions as f
+
+    is_told = is_kept() & f.col(quoted(order_by)).isNotNull()
+    return ~is_told & f.col(NEWEST).isNotNull()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from calve.sink.choice import MOST_ROWS
 
 compute: Any = pyarrow.compute
 
-_PLACE = "_place"
+_PLACE, _LANE = "place", "lane"
 _LEAST = -(2**63)
 
 
@@ -39,26 +39,55 @@ def is_kept(rows: pa.Table) -> Any:
 
 @clock.timed("dedupe")
 def last(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """The last change of each key, by the source's order."""
+    """The last change of each key: `sink.batch.arrived` tells which it is."""
     if len(keys) == 1 and len(rows.column(keys[0]).unique()) == rows.num_rows:
         return rows
     names = [f"k{index}" for index in range(len(keys))]
     keyed = pa.table([rows.column(key) for key in keys], names=names)
-    found = keyed.append_column(_PLACE, _places(rows.column(changes.ORDER)))
-    newest = found.group_by(names).aggregate([(_PLACE, "max")]).column(f"{_PLACE}_max")
-    if len(newest) == rows.num_rows:
+    order = _parts(rows.column(changes.ORDER))
+    found = keyed.append_column(_PLACE, _ranks([order[name] for name in ("lane", "at", "part")]))
+    is_parted = len(order["lane"].unique()) > 1
+    if is_parted:
+        found = found.append_column(_LANE, order["lane"])
+    asked = [(_PLACE, "max"), *(((_LANE, "min"), (_LANE, "max")) if is_parted else ())]
+    newest = found.group_by(names).aggregate(asked)
+    if newest.num_rows == rows.num_rows:
         return rows
-    is_newest = compute.is_in(found.column(_PLACE), value_set=newest)
-    return rows.filter(is_newest)
+    if is_parted and not newest.column(f"{_LANE}_min").equals(newest.column(f"{_LANE}_max")):
+        return rows.filter(compute.is_in(found.column(_PLACE), value_set=_over_lanes(found, names, order)))
+    return rows.filter(compute.is_in(found.column(_PLACE), value_set=newest.column(f"{_PLACE}_max")))
 
 
-def _places(order: Any) -> Any:
-    """The rank of each row by its order; what the log does not number comes before what it does."""
-    parts = order.combine_chunks().flatten()
-    parts = [compute.fill_null(part, _LEAST) if part.null_count else part for part in parts]
-    differing = {str(index): part for index, part in enumerate(parts) if len(part.unique()) > 1}
+def _over_lanes(found: pa.Table, names: list[str], order: Mapping[str, Any]) -> Any:
+    """The place of each key's last change, where keys are in several lanes.
+
+    The last of each lane competes with the latest time and place in the log that the lane has for its key.
+    """
+    for name in ("time", "seq"):
+        found = found.append_column(name, order[name])
+    lanes = found.group_by([*names, _LANE]).aggregate([(_PLACE, "max"), ("time", "max"), ("seq", "max")])
+    ranked = lanes.append_column(
+        "rank", _ranks([lanes.column(name) for name in ("time_max", "seq_max", _LANE)])
+    )
+    best = ranked.group_by(names).aggregate([("rank", "max")]).column("rank_max")
+    return ranked.filter(compute.is_in(ranked.column("rank"), value_set=best)).column(f"{_PLACE}_max")
+
+
+def _parts(order: Any) -> dict[str, Any]:
+    """The parts of orders; what the log does not number, or has no time, comes before what does."""
+    whole = order.combine_chunks()
+    kind = whole.type
+    parts = dict(zip((kind.field(at).name for at in range(kind.num_fields)), whole.flatten(), strict=True))
+    none = pa.nulls(len(whole), pa.int64())
+    both = {name: compute.fill_null(parts.get(name, none), _LEAST) for name in ("time", "seq")}
+    return {**parts, **both}
+
+
+def _ranks(columns: Sequence[Any]) -> Any:
+    """The rank of each row by `columns`; no two have the same."""
+    differing = {str(index): part for index, part in enumerate(columns) if len(part.unique()) > 1}
     if not differing:
-        return pa.array(range(len(order)), pa.uint64())
+        return pa.array(range(len(columns[0])), pa.uint64())
     in_order = compute.sort_indices(
         pa.table(differing), sort_keys=[(name, "ascending") for name in differing]
     )

@@ -81,7 +81,7 @@ def as_changes(letters: DataFrame, operation: str) -> DataFrame:
     """Letters as changes of letters: new ones or in the place of those with the same id, or deletes."""
     from pyspark.sql import functions as f
 
-    order = "named_struct('seq', CAST(NULL AS BIGINT), 'lane', 0L, 'at', 0L, 'part', 0)"
+    order = "named_struct('seq', NULL :: BIGINT, 'lane', 0L, 'at', 0L, 'part', 0, 'time', NULL :: BIGINT)"
     told = {
         changes.OPERATION: f.lit(operation),
         changes.ORDER: f.expr(order),

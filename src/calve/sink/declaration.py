@@ -184,7 +184,8 @@ class IcebergSink(Placed):
 
     order_by: ColumnName | None = None
     """A column whose greater value is the later change of a key, also over batches: an older change that
-    comes later is passed over, even after a delete. Left out: changes come in the order of the source."""
+    comes later is passed over, even after a delete. A change without a value in it counts when it comes.
+    Left out: changes come in the order of the source."""
 
     tombstone_retention: Duration = 604_800.0
     """How long `order_by` remembers deleted keys, in a table that is called like this one and
@@ -192,7 +193,7 @@ class IcebergSink(Placed):
 
     truncate: Literal["refuse", "delete", "ignore"] = "refuse"
     """What `commit_mode: upsert` does when the source says that it was emptied: stop, empty the table as
-    well, or nothing."""
+    well, or nothing. Not `delete` with `order_by`, nor with records of several partitions."""
 
     change_columns: bool = False
     """Whether `commit_mode: append` keeps changes as they are, deletes included, with their operation in
@@ -359,6 +360,9 @@ class IcebergSink(Placed):
                 found += self._without_effect(key, "commit_mode: upsert")
         elif self.order_by is None:
             found += self._without_effect("tombstone_retention", "order_by")
+        elif self.truncate == "delete":
+            why = "cannot stand beside 'order_by': a truncate tells no order by which older changes are known"
+            found.append(Flaw(("truncate",), why))
         if self.commit_mode != "append":
             found += self._without_effect("change_columns", "commit_mode: append")
         if self.commit_mode != "overwrite":

@@ -1,4 +1,6 @@
-"""Tombstones: which keys were deleted, and at which order, so that an older change does not bring them back.
+"""Tombstones: the greatest orders of deleted keys, so that an older change does not bring them back.
+
+A row without an order leaves one as well, if its key had an order before: the row does not tell it.
 
 They are rows of a table of their own, committed before the deletes themselves. What a lost attempt leaves
 twice does no harm.
@@ -12,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from calve import changes
 from calve.errors import TableMismatch
 from calve.iceberg import java
 from calve.iceberg.catalog import Catalog
@@ -25,7 +26,7 @@ from calve.partitioning import PartitionField
 from calve.patience import Patience
 from calve.position import Position
 from calve.schema import Column, Evolution, Policy, Primitive, Schema, evolution, with_aliases
-from calve.sink import prepare
+from calve.sink import batch, prepare
 from calve.sink.commit import Committer
 from calve.sink.declaration import IcebergSink
 from calve.sink.evolve import Evolver
@@ -128,13 +129,18 @@ class Tombstones:
         rows = self._spark.table(self.name.sql()).where(keys.filter())
         return rows.select(*map(quoted, self._columns))
 
-    def stage(self, batch: DataFrame) -> Staged:
-        """Write a tombstone for each delete in `batch`."""
+    def stage(self, changes: DataFrame) -> Staged:
+        """Write a tombstone for each key in `changes` whose greatest order no row tells.
+
+        That is so after a delete, and after a change without an order.
+        """
         from pyspark.sql import functions as f
 
         assert self._committer is not None, "the tombstones are not open"
-        gone = batch.where(f.col(changes.OPERATION) == changes.DELETE)
-        rows = gone.select(*map(quoted, self._columns), f.current_timestamp().alias(_WHEN))
+        *keys, order_by = self._columns
+        gone = changes.where(batch.needs_tombstone(order_by))
+        newest = f.col(batch.NEWEST).alias(order_by)
+        rows = gone.select(*map(quoted, keys), newest, f.current_timestamp().alias(_WHEN))
         options = {**prepare.write_options(self._sink), "check-nullability": "false"}
         return stage(self._committer.table, rows, options)
 

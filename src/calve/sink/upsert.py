@@ -112,19 +112,31 @@ class Upsert:
         )
 
     def _thorough(self, frame: DataFrame) -> Staged:
-        last = batch.last(frame, self._names, self._sink.order_by).persist()
+        changed = self._in_order(frame)
+        last = batch.last(changed, self._names)
+        held = (changed if self._sink.order_by else last).persist()
         try:
-            return self._staged(frame, last)
+            return self._staged(changed, last, held)
         except BaseException:
-            last.unpersist()
+            held.unpersist()
             raise
 
-    def _staged(self, frame: DataFrame, last: DataFrame) -> Staged:
+    def _in_order(self, frame: DataFrame) -> DataFrame:
+        """The changes that count, with the order in which they arrived."""
+        is_ignored = self._sink.truncate == "ignore"
+        frame = frame.where(~batch.is_truncate()) if is_ignored else batch.unkeyed(frame, self._names)
+        changed = batch.arrived(frame, self._names)
+        order_by = self._sink.order_by
+        return batch.accepted(changed, self._names, order_by) if order_by else changed
+
+    def _staged(self, changed: DataFrame, last: DataFrame, held: DataFrame) -> Staged:
         told = self._look(last)
         if told.truncated:
-            return self._truncated(frame, last, told)
+            return self._truncated(changed, held)
+        if self._sink.order_by:
+            told = replace(told, unknown=self._unknown(changed))
         if told.unknown or self._sink.order_by:
-            return self._compared(frame, last, told)
+            return self._compared(changed, last, told, held)
         found, staged = self._side_by_side(lambda: self._find(told.keys), lambda: self._data(last, told.rows))
         return Delta(
             staged.files,
@@ -133,14 +145,18 @@ class Upsert:
             found=found,
             cost=self._cost,
             again=lambda delta: replace(delta, found=self._find(told.keys)),
-            done=lambda: _forget(last),
+            done=lambda: _forget(held),
         )
 
-    def _compared(self, frame: DataFrame, last: DataFrame, told: Told) -> Delta:
+    def _unknown(self, changed: DataFrame) -> int:
+        """How many changes do not know all columns: which of them counts is not known yet."""
+        return int(changed.agg(*batch.counts()).collect()[0]["unknown"])
+
+    def _compared(self, changed: DataFrame, last: DataFrame, told: Told, held: DataFrame) -> Delta:
         """Stage changes for which it matters what the table has: older ones, or such with unknown columns."""
 
         def staged() -> Delta:
-            whole = self._whole(frame, last, told).persist()
+            whole = self._whole(changed, last, told).persist()
             try:
                 after = self._look(whole)
                 self._refuse_unknown(after)
@@ -155,51 +171,54 @@ class Upsert:
         return replace(
             staged(),
             again=lambda old: replace(staged(), again=old.again, done=old.done),
-            done=lambda: _forget(last),
+            done=lambda: _forget(held),
         )
 
-    def _whole(self, frame: DataFrame, last: DataFrame, told: Told) -> DataFrame:
-        values = [name for name in last.columns if name not in (*self._names, *changes.NAMES)]
+    def _whole(self, changed: DataFrame, last: DataFrame, told: Told) -> DataFrame:
+        """The last change of each key that counts beside what the table has, with all its columns."""
         head = self._table.metadata().head(self._sink.branch)
         old = known_at(self._spark, self._table, head.snapshotId()).where(told.keys.filter())
-        if told.unknown:
-            whole = batch.folded(frame.where(~batch.is_truncate()), self._names, values, self._sink.order_by)
-            last = batch.filled(whole, old, self._names, values)
-        if self._sink.order_by is None or self._tombstones is None:
+        order_by = self._sink.order_by
+        if order_by is not None and self._tombstones is not None:
+            known = old.select(*map(quoted, (*self._names, order_by)))
+            known = known.union(self._tombstones.known(told.keys))
+            changed = batch.fresh(changed, known, self._names, order_by)
+            last = batch.last(changed, self._names)
+        if not told.unknown:
             return last
-        known = old.select(*map(quoted, (*self._names, self._sink.order_by)))
-        return batch.fresh(
-            last, known.union(self._tombstones.known(told.keys)), self._names, self._sink.order_by
-        )
+        values = self._values(last)
+        return batch.filled(batch.folded(changed, self._names, values), old, self._names, values)
 
-    def _truncated(self, frame: DataFrame, last: DataFrame, told: Told) -> Staged:
+    def _values(self, frame: DataFrame) -> list[str]:
+        own = (*self._names, *changes.NAMES, *batch.OWN)
+        return [name for name in frame.columns if name not in own]
+
+    def _truncated(self, changed: DataFrame, held: DataFrame) -> Staged:
         """What a change that empties the table leaves, as declared."""
         if self._sink.truncate == "refuse":
             raise DataRefused(
                 f"Cannot write to table '{self._table.name}': the source was truncated; declare "
                 "'truncate: delete' to empty the table as well, or 'truncate: ignore'"
             )
-        from pyspark.sql import functions as f
-
-        if self._sink.truncate == "ignore":
-            return self._thorough(frame.where(~batch.is_truncate()))
-        order = f.col(changes.ORDER)
-        later = frame.where(~batch.is_truncate()).where(order > self._order_of_truncate(frame))
-        kept = batch.last(later, self._names, self._sink.order_by).persist()
+        later = batch.behind_truncates(changed)
+        if later is None:
+            raise DataRefused(
+                f"Cannot write to table '{self._table.name}': the source was truncated, and its records are "
+                "in several partitions, so that nothing tells which of them came before; keep the topic in "
+                "one partition, or declare 'truncate: ignore'"
+            )
+        kept = batch.last(later, self._names)
+        if self._look(kept).unknown:
+            kept = batch.folded(later, self._names, self._values(later))
+        kept = kept.persist()
         try:
-            staged = self._data(kept, self._look(kept).rows)
+            told = self._look(kept)
+            self._refuse_unknown(told)
+            staged = self._data(kept, told.rows)
         finally:
             kept.unpersist()
-            last.unpersist()
+            held.unpersist()
         return Emptied(staged.files, staged.rows, staged.bytes)
-
-    def _order_of_truncate(self, frame: DataFrame) -> Column:
-        from pyspark.sql import functions as f
-
-        place = frame.where(batch.is_truncate()).agg(f.max(changes.ORDER)).collect()[0][0]
-        names = ("seq", "lane", "at", "part")
-        kinds = ("bigint", "bigint", "bigint", "int")
-        return f.struct(*(f.lit(place[n]).cast(kind).alias(n) for n, kind in zip(names, kinds, strict=True)))
 
     @clock.timed("dedupe")
     def _look(self, last: DataFrame) -> Told:
@@ -265,7 +284,7 @@ class Upsert:
         return staged
 
     def _write(self, last: DataFrame) -> Staged:
-        kept = last.where(batch.is_kept()).drop(*changes.NAMES)
+        kept = last.where(batch.is_kept()).drop(*changes.NAMES, *batch.OWN)
         return stage(self._table, prepare.fitted(kept, self._table, self._sink), self._options)
 
     @clock.timed("look-up")

@@ -427,4 +427,5 @@ def _order() -> Column:
         f.col(ORDINAL).cast("bigint").alias("lane"),
         f.col(PLACE).alias("at"),
         f.when(f.col(TYPE) == DELETE, 0).otherwise(1).alias("part"),
+        f.lit(None).cast("bigint").alias("time"),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -138,7 +139,7 @@ class KafkaSource(KafkaKeys):
             return made.undecoded(spark, after, to, bad, as_changes=as_changes)
         with translated(f"read Kafka at '{self._where()}'"):
             columns = self._made_columns(as_changes)
-            records, work = self._given(spark, kafka_position.ranges(after, to), as_changes, bad)
+            records, work = self._given(spark, after, to, as_changes, bad)
             return Undecoded(records, work, columns, lambda made: self._arranged(made, as_changes))
 
     def read_bad(
@@ -150,7 +151,7 @@ class KafkaSource(KafkaKeys):
             made = self._of_bad(spark, after, to, bad)
             return made.read_bad(spark, after, to, bad, as_changes=as_changes)
         only = Catch(bad.sieve.only_letters())
-        records, work = self._given(spark, kafka_position.ranges(after, to), as_changes, only)
+        records, work = self._given(spark, after, to, as_changes, only)
         return records.mapInArrow(work, _types(RECORD))
 
     def read_again(
@@ -158,11 +159,13 @@ class KafkaSource(KafkaKeys):
     ) -> DataFrame:
         if self.infers:
             return self._of_letters(letters, bad).read_again(spark, letters, bad, as_changes=as_changes)
+        from calve.decode.rows import Topics as Places
+
         place = "from_json(position, 'topic STRING, partition INT, offset BIGINT') AS place"
         raw = ("value", "event_time AS timestamp", "key", "headers")
         records = with_headers(letters.selectExpr(place, *raw)).select("place.*", "value", *RAW)
         topics = [row[0] for row in records.select("topic").distinct().sort("topic").collect()]
-        work = self._work(topics, as_changes, bad.sieve)
+        work = self._work(Places(tuple(topics), self._is_headed), as_changes, bad.sieve)
         made = records.mapInArrow(work, _types(self._made_columns(as_changes)))
         return self._arranged(made, as_changes)
 
@@ -206,20 +209,29 @@ class KafkaSource(KafkaKeys):
         return self._arranged(nothing, as_changes)
 
     def _given(
-        self, spark: SparkSession, parts: list[Range], as_changes: bool, bad: Catch | None
+        self, spark: SparkSession, after: Position, to: Position, as_changes: bool, bad: Catch | None
     ) -> tuple[DataFrame, Any]:
-        """The records of `parts`, and the work that makes rows of them."""
-        topics, reader = sorted({part.topic for part in parts}), self._reader()
-        in_parts = isinstance(reader, ByWorkers)
-        work = self._work(topics, as_changes, bad.sieve if bad else None, in_parts)
-        return reader.given(spark, parts, work, (*self._kept(), *self._also_needed(topics)), bad)
+        """The records between two positions, and the work that makes rows of them."""
+        from calve.decode.rows import Topics as Places
 
-    def _work(self, topics: list[str], as_changes: bool, sieve: Sieve | None, in_parts: bool = False) -> Any:
+        parts, reader = kafka_position.ranges(after, to), self._reader()
+        topics = sorted({part.topic for part in parts})
+        timed = [topic for topic in self._unordered(to) if topic in topics] if as_changes else []
+        there = Places(tuple(topics), self._is_headed, isinstance(reader, ByWorkers), tuple(timed))
+        wanted = (*self._kept(), *self._also_needed(topics), *(("timestamp",) if timed else ()))
+        return reader.given(
+            spark, parts, self._work(there, as_changes, bad.sieve if bad else None), wanted, bad
+        )
+
+    def _unordered(self, to: Position) -> list[str]:
+        """The topics whose records come from several partitions, or with others into one table."""
+        there = Counter(topic for topic, _ in kafka_position.offsets(to) if self._is_declared(topic))
+        several = len(there) > 1 and not self._tells_stream
+        return [topic for topic, partitions in there.items() if several or partitions > 1]
+
+    def _work(self, there: Places, as_changes: bool, sieve: Sieve | None) -> Any:
         """What is decoded of the records, the columns of `metadata` behind it."""
-        from calve.decode.rows import Topics
-
         kept = {name: METADATA[name].name for name in self._kept()}
-        there = Topics(tuple(topics), self._is_headed, in_parts)
         return (self._changes if as_changes else self._rows)(kept, there, sieve)
 
     def _arranged(self, made: DataFrame, as_changes: bool) -> DataFrame:

@@ -108,15 +108,12 @@ class Block:
         if name == HEADERS:
             return pa.array([_headers(one.headers()) for one in self._messages], pa.string())
         if name == "timestamp":
-            times = [_microseconds(*one.timestamp()) for one in self._messages]
+            told = map(Message.timestamp, self._messages)
+            # Where a record has no time, Java says -1.
+            times = [1000 * time if kind else -1000 for kind, time in told]
             return pa.array(times, pa.timestamp("us", "UTC"))
         kind: Any = pa.int64() if name == "offset" else pa.binary()
         return pa.array(list(map(getattr(Message, name), self._messages)), kind)
-
-
-def _microseconds(kind: int, milliseconds: int) -> int:
-    """A time of Kafka's; where a record has none, Java says -1."""
-    return milliseconds * 1000 if kind else -1000
 
 
 def _headers(told: Sequence[tuple[str, bytes | None]] | None) -> str | None:
