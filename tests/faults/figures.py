@@ -25,6 +25,7 @@ HISTORIES, STEPS = "model: histories", "model: steps"
 CYCLES = "warm: cycles"
 KILLS, RECOVERY = "cold: SIGKILLs", "SIGKILL to the first new commit"
 PLANNED, FIRED = "faults planned", "faults fired"
+CUT_LOGS, CUTS = "cuts: logs", "cuts: ways to cut them"
 LOOKS = "looks of the independent reader"
 LOST, DOUBLED, DANGLING, OTHER = "found: lost", "found: doubled", "found: dangling", "found: other"
 
@@ -39,6 +40,7 @@ FULL = {
     HISTORIES: 2000,
     CYCLES: 500,
     KILLS: 60,
+    CUT_LOGS: 500,
     **{f"{KILLS} at {point}": 3 for point in crash.POINTS},
 }
 """What a run with full counts has to reach."""
