@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from calve.catalogs import Catalog, embedded
+from calve.catalogs.rest import bounded
 from calve.sink.declaration import IcebergSink
 from calve.stores import S3, Gcs, Stores
 
 HEADERS = {"header.Cookie": "calve=1", "header.X-Iceberg-Access-Delegation": "vended-credentials"}
+TIMEOUTS = {"rest.client.connection-timeout-ms": "30000", "rest.client.socket-timeout-ms": "60000"}
 S3_IO = {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}
 BUCKET = "arn:aws:s3tables:eu-west-1:1:bucket/b"
 ROLE = "arn:aws:iam::1:role/lake"
@@ -43,6 +45,14 @@ def test_the_embedded_catalog_can_lie_elsewhere() -> None:
     assert catalog(warehouse="lake").spark_properties()["warehouse"] == "/project/lake"
 
 
+def test_no_answer_is_waited_for_longer_than_asked() -> None:
+    given = rest(connect_timeout="2s").spark_properties()
+    shorter = bounded(given, 5.0)
+    assert shorter["rest.client.connection-timeout-ms"] == "2000"
+    assert shorter["rest.client.socket-timeout-ms"] == "5000"
+    assert bounded(given, 600.0) == given
+
+
 def test_rest_properties_are_passed_on() -> None:
     found = rest(warehouse="prod", properties={"scope": "all", "rest.sigv4-enabled": True})
     assert found.flaws() == []
@@ -55,6 +65,7 @@ def test_rest_properties_are_passed_on() -> None:
         "rest.sigv4-enabled": "true",
         "cache-enabled": "false",
         **HEADERS,
+        **TIMEOUTS,
     }
 
 
@@ -177,7 +188,7 @@ def test_secrets_do_not_show() -> None:
 def test_rest_has_its_properties(keys: dict[str, Any], properties: dict[str, str]) -> None:
     found = rest(**keys)
     assert found.flaws() == []
-    base = {"type": "rest", "uri": "http://localhost:8181", "cache-enabled": "false", **HEADERS}
+    base = {"type": "rest", "uri": "http://localhost:8181", "cache-enabled": "false", **HEADERS, **TIMEOUTS}
     assert found.spark_properties() == base | properties
 
 

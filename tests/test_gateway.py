@@ -70,7 +70,7 @@ AT = "\n\tat org.apache.x.Y.z(Y.scala:1)\n"
         ),
         (f"java.nio.file.AccessDeniedException: /x{AT}", NotPermitted, "/x"),
         (f"org.sqlite.SQLiteException: [SQLITE_CANTOPEN] Unable to open{AT}", NotPermitted, "Unable to open"),
-        (f"java.io.IOException: Mkdirs failed: Read-only file system{AT}", NotPermitted, "Read-only"),
+        (f"java.io.IOException: Mkdirs failed: Read-only file system{AT}", Unavailable, "Read-only"),
         (
             f"x.S3Exception: The provided token has expired. (Service: S3, Status Code: 400){AT}",
             NotPermitted,

@@ -483,7 +483,8 @@ _AWAY = re.compile(
     r"|NotLeaderOrFollowerException|BrokerUnavailableException|Py4JNetworkError)$"
 )
 _AWAY_WORDS = re.compile(
-    r"No resolvable bootstrap urls|SQLITE_BUSY|database is locked|Connection reset|Connection refused"
+    r"No resolvable bootstrap urls|SQLITE_(?:BUSY|READONLY|FULL)|Read-only file system"
+    r"|No space left on device|Disk quota exceeded|database is locked|Connection reset|Connection refused"
     r"|^[A-Z][A-Za-z ]+ \(HTTP/(?:429|5\d\d)\)"
 )
 _REFUSED = re.compile(
@@ -491,8 +492,8 @@ _REFUSED = re.compile(
     r"|AccessDeniedException|AccessControlException|InvalidCredentialsException|SaslException|SSLHandshakeException)$"
 )
 _REFUSED_WORDS = re.compile(
-    r"\(Service: \w+, Status Code: 40[13]|SQLITE_(?:READONLY|CANTOPEN)|[Pp]ermission denied"
-    r"|Read-only file system|ExpiredToken|provided token has expired"
+    r"\(Service: \w+, Status Code: 40[13]|SQLITE_CANTOPEN|[Pp]ermission denied"
+    r"|ExpiredToken|provided token has expired"
     r"|^40[13](?: [A-Z][a-z]+)?$|^Status code 40[13]\b"
     r"|^[A-Z][A-Za-z ]+ \(HTTP/40[13]\)|Unable to load credentials from any of the providers"
     r"|[Dd]efault credentials were not found|DefaultAzureCredential failed|Invalid PKCS#8 data"

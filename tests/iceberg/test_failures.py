@@ -79,7 +79,7 @@ def test_a_secret_that_a_server_sends_back_is_not_told():
     [
         (OSError(errno.ENOSPC, "No space left on device", "a.parquet"), Unavailable),
         (PermissionError(errno.EACCES, "Permission denied", "a.parquet"), NotPermitted),
-        (OSError(errno.EROFS, "Read-only file system", "a.parquet"), NotPermitted),
+        (OSError(errno.EROFS, "Read-only file system", "a.parquet"), Unavailable),
         (OSError("When writing: AWS Error ACCESS_DENIED during PutObject"), NotPermitted),
     ],
 )

@@ -4,13 +4,15 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 
 import psutil
 import pytest
 
 from tests.faults import evidence
-from tests.faults.process import Calve, ended, send, wait_for
+from tests.faults.process import LIMIT, Calve, ended, send, wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -132,3 +134,44 @@ def test_a_start_that_waits_for_a_catalog_is_given_up_at_once(tmp_path):
         assert (code, said) == (0, "orders: stopped while it waited; nothing was in flight\n")
         assert time.monotonic() - asked < 15
         assert calve.status("orders")["state"] == "stopped"
+
+
+@pytest.fixture
+def config_map(tmp_path):
+    """A read-only mount that holds a declaration, as Kubernetes makes one; none where mounts are not ours."""
+    place = tmp_path / "config"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=False).returncode:
+        pytest.skip("this user cannot mount")
+    warehouse = f"catalog: {{warehouse: {tmp_path}/lake}}, namespace: shop"
+    declared = DECLARATION.replace("namespace: shop", warehouse).replace("inbox/*", f"{tmp_path}/inbox/*")
+    (place / "calve.yaml").write_text(declared)
+    subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def test_a_read_only_folder_on_a_machine_without_a_resolvable_name_is_enough(config_map, calve):
+    """All of a container that is hardened: a ConfigMap, and a host name that no resolver knows."""
+    fill(calve, 2)
+    command = ["unshare", "--uts", "sh", "-c", 'hostname no-such-host.invalid && exec "$@"', "sh"]
+    calve_run = [sys.executable, "-m", "calve.cli", "run", "--once"]
+    done = subprocess.run(
+        [*command, *calve_run], cwd=config_map, capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    log, status, summary = done.stderr.splitlines()
+    assert "/config/.calve/logs/spark.log': Read-only file system" in log
+    assert status.startswith("orders: Cannot keep the status in ")
+    assert summary == "orders: 10 rows in 1 commits to table 'shop.orders'"
+    state = calve.folder / "state"
+    again = subprocess.run(
+        [*calve_run, "--state", state],
+        cwd=config_map,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert (again.returncode, again.stderr) == (0, "orders: nothing new for table 'shop.orders'\n")
+    assert sorted(one.name for one in state.rglob("*") if one.is_file()) == ["orders.json", "spark.log"]

@@ -4,6 +4,10 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+from calve.runtime.report import Report, read
+
 WRITING = """
 import sys
 from pathlib import Path
@@ -22,3 +26,18 @@ def test_two_processes_of_one_pipeline_do_not_take_the_file_from_each_other(tmp_
     assert [process.returncode for process in both] == [0, 0], said
     assert [file.name for file in tmp_path.iterdir()] == ["orders.json"]
     assert json.loads((tmp_path / "orders.json").read_text())["message"] == "499"
+
+
+@pytest.mark.parametrize("folder", ["a_file/status", "status"])
+def test_a_status_that_cannot_be_kept_is_told_once(tmp_path, caplog, folder):
+    (tmp_path / "a_file").write_text("")
+    # A folder where the file is to be: it can be neither read nor replaced.
+    (tmp_path / "status" / "orders.json").mkdir(parents=True)
+    report = Report("orders", tmp_path / folder)
+    for number in range(3):
+        report.update(message=str(number))
+    assert report.status.message == "2"
+    (line,) = caplog.messages
+    assert line.startswith("orders: Cannot keep the status in ")
+    assert line.endswith("name another folder with --state or CALVE_STATE")
+    assert read(tmp_path / folder) == []

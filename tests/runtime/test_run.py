@@ -1,5 +1,6 @@
 """Several pipelines in one process."""
 
+import json
 import logging
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -91,6 +92,23 @@ def test_a_changed_schema_is_refused_before_anything_is_written(spark, folder):
     (refused,) = run(spark, folder, "second")
     assert isinstance(refused.error, TableMismatch)
     assert evidence.embedded(folder).load_table("shop.one").metadata_location == before
+
+
+def test_pipelines_that_open_a_new_catalog_together_do_not_speak_of_each_other(spark, tmp_path, caplog):
+    pipelines = range(8)
+    declared = {
+        "version": "1.0",
+        "sources": {"rows": {"connector": "datagen", "config": {"rows": 0}}},
+        "sinks": {
+            f"s{n}": {"connector": "iceberg", "config": {"namespace": "shop", "table": f"t{n}"}}
+            for n in pipelines
+        },
+        "pipelines": {f"p{n}": {"source": "rows", "sink": f"s{n}"} for n in pipelines},
+    }
+    (tmp_path / "calve.yaml").write_text(json.dumps(declared))
+    runs = run(spark, tmp_path)
+    assert [one.error for one in runs] == [None] * len(pipelines)
+    assert [message for message in caplog.messages if "Cannot" in message] == []
 
 
 def test_loggers_stay_what_they_are_however_many_threads_ask_pyspark_for_its_own(spark):

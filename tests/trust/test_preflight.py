@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
@@ -208,3 +210,82 @@ def test_nobody_there() -> None:
 def test_when_it_is_asked_first(keys: dict[str, Any], properties: dict[str, str], needed: bool) -> None:
     found = Policy(**{"catalog": "c", "uris": ("http://a",), **keys})
     assert preflight.is_needed(found, properties) is needed
+
+
+class Raw:
+    """A server that answers every connection with the same bytes."""
+
+    def __init__(self, answer: bytes) -> None:
+        self._answer = answer
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.uri = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._socket.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(self._answer)
+                    connection.shutdown(socket.SHUT_WR)
+                    connection.recv(1)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "why"),
+    [
+        (b"SSH-2.0-OpenSSH_9.6\r\n", Unavailable, "does not answer as a web server does"),
+        (
+            HEAD + b"X-Long: " + b"x" * 70_000 + b"\r\n\r\n",
+            Unavailable,
+            "does not answer as a web server does",
+        ),
+        (HEAD + b"Content-Length: 100\r\n\r\n{", Unavailable, "the connection ended before the answer did"),
+        (HEAD + b"\r\n" + b"[" * 200_000, ConfigurationError, "does not answer as a catalog"),
+        (HEAD.replace(b"200 OK", b"503 Busy") + b"\r\n[]", Unavailable, "answers 503"),
+        (HEAD.replace(b"200 OK", b"400 Bad") + b"\r\n7", ConfigurationError, "answers 400"),
+        (HEAD.replace(b"200 OK", b"401 No") + b"\r\n" + b"[" * 200_000, NotPermitted, "answers 401"),
+        (
+            HEAD.replace(b"200 OK", b"503 Busy") + b"Content-Length: 9\r\n\r\n{",
+            Unavailable,
+            "answers 503",
+        ),
+    ],
+    ids=[
+        "no web server",
+        "endless header",
+        "cut",
+        "deep",
+        "a list",
+        "a number",
+        "deep refusal",
+        "cut refusal",
+    ],
+)
+def test_whatever_a_server_sends_is_an_error_of_ours(answer: bytes, kind: type[Exception], why: str) -> None:
+    server = Raw(answer)
+    try:
+        with pytest.raises(kind, match=why):
+            preflight.settings(server.uri, {}, "the catalog")
+    finally:
+        server.close()
+
+
+def test_an_answer_that_drips_has_an_end(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "PATIENCE", 0.3)
+
+    class Dripping:
+        length = None
+
+        def read1(self, size: int) -> bytes:
+            return b" "
+
+    with pytest.raises(TimeoutError):
+        preflight._body(Dripping())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field
@@ -32,6 +33,23 @@ _KEYS = {
     "rest.client.socket-timeout-ms": "read_timeout",
     "rest.client.max-retries": "max_retries",
 }
+
+
+CONNECT_TIMEOUT, READ_TIMEOUT = 30.0, 60.0
+"""Seconds; Iceberg's client by itself waits three minutes for each."""
+
+_TIMEOUTS = ("rest.client.connection-timeout-ms", "rest.client.socket-timeout-ms")
+
+
+def bounded(properties: Mapping[str, str], seconds: float) -> dict[str, str]:
+    """The properties of a catalog for whose answers nobody waits longer than `seconds`."""
+    longest = max(1, round(seconds * 1000))
+    shorter = {
+        name: str(longest)
+        for name in _TIMEOUTS
+        if properties.get(name, "").isdecimal() and int(properties[name]) > longest
+    }
+    return {**properties, **shorter}
 
 
 def token_address(uri: str) -> str:
@@ -89,10 +107,11 @@ class Rest(WithProperties):
     """How many connections to the catalog are kept; 100 where left out."""
 
     connect_timeout: Duration | None = None
-    """How long a connection may take to come about, such as `10s`."""
+    """How long a connection may take to come about, such as `10s`; 30 s where left out, and never longer
+    than `retry_for`."""
 
     read_timeout: Duration | None = None
-    """How long an answer may take, such as `2m`."""
+    """How long an answer may take, such as `2m`; 60 s where left out, and never longer than `retry_for`."""
 
     max_retries: int | None = Field(default=None, ge=0)
     """How often Iceberg's client repeats a request that may be repeated; 5 where left out."""
@@ -204,8 +223,8 @@ class Rest(WithProperties):
             {
                 "rest.client.max-connections": most,
                 "rest.client.connections-per-route": most,
-                "rest.client.connection-timeout-ms": _milliseconds(self.connect_timeout),
-                "rest.client.socket-timeout-ms": _milliseconds(self.read_timeout),
+                "rest.client.connection-timeout-ms": _milliseconds(self.connect_timeout or CONNECT_TIMEOUT),
+                "rest.client.socket-timeout-ms": _milliseconds(self.read_timeout or READ_TIMEOUT),
                 "rest.client.max-retries": None if self.max_retries is None else str(self.max_retries),
             }
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -72,6 +73,19 @@ def config_option(verb: Verb) -> Verb:
     return click.option(
         "--config", "-c", type=click.Path(path_type=Path), default=Path("calve.yaml"), show_default=True,
         help="The declaration: a file, or a directory that holds a calve.yaml.",
+    )(verb)  # fmt: skip
+
+
+def state_option(verb: Verb) -> Verb:
+    """`--state`, which verbs take that keep or read run status; it is what `CALVE_STATE` says."""
+
+    def use(ctx: click.Context, parameter: click.Parameter, value: Path | None) -> None:
+        if value is not None:
+            os.environ["CALVE_STATE"] = str(value)
+
+    return click.option(
+        "--state", type=click.Path(path_type=Path, file_okay=False), callback=use, expose_value=False,
+        help="The folder of run status and logs. Default: CALVE_STATE, or .calve beside the declaration.",
     )(verb)  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import click
 
 from calve import declare
 from calve.cli import choose, render
-from calve.cli.app import config_option, debug_option, output_option, say
+from calve.cli.app import config_option, debug_option, output_option, say, state_option
 from calve.errors import exit_code
 from calve.project import Project, ResolvedPipeline
 from calve.runtime import plan as runtime
@@ -26,6 +26,7 @@ PENDING = 2
 @click.option("--offline", is_flag=True, help="Show what the declaration alone tells; reach nothing.")
 @click.option("--exit-code", "tell", is_flag=True, help="End with 2 if a run would change something.")
 @config_option
+@state_option
 @output_option
 @debug_option
 def command(names: tuple[str, ...], offline: bool, tell: bool, config: Path, output: str, debug: bool) -> int:
@@ -46,12 +47,13 @@ def command(names: tuple[str, ...], offline: bool, tell: bool, config: Path, out
 
 
 def _plans(project: Project, pipelines: Sequence[ResolvedPipeline], debug: bool) -> list[Plan]:
-    from calve.runtime.run import open_spark, state_folder
+    from calve.runtime import state
+    from calve.runtime.run import open_spark
 
     sink_ids = {project.pipeline(name).sink_id for name in project.pipelines}
     spark = open_spark(project, pipelines, debug, say)
     try:
-        status = state_folder(project) / "status"
+        status = state.folder(project) / "status"
         return [runtime.plan(spark, pipeline, sink_ids, status) for pipeline in pipelines]
     finally:
         spark.stop()

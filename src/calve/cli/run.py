@@ -9,7 +9,7 @@ import click
 
 from calve import declare
 from calve.cli import choose
-from calve.cli.app import config_option, debug_option, say
+from calve.cli.app import config_option, debug_option, say, state_option
 from calve.errors import exit_code
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 )
 @click.option("--profile", is_flag=True, help="Print where the time of the batches went.")
 @config_option
+@state_option
 @debug_option
 def command(once: bool, names: tuple[str, ...], profile: bool, config: Path, debug: bool) -> int:
     """Run pipelines until SIGTERM or Ctrl-C, or, with --once, until nothing is waiting."""

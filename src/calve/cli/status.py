@@ -12,8 +12,8 @@ import click
 
 from calve import declare
 from calve.cli import render
-from calve.cli.app import config_option, debug_option, output_option
-from calve.runtime import report
+from calve.cli.app import config_option, debug_option, output_option, state_option
+from calve.runtime import report, state
 from calve.runtime.report import Status
 
 ALIVE = ("starting", "running")
@@ -22,12 +22,13 @@ HEADINGS = ("pipeline", "table", "state", "rows", "commits", "waiting", "epoch",
 
 @click.command("status")
 @config_option
+@state_option
 @output_option
 @debug_option
 def command(config: Path, output: str, debug: bool) -> None:
     """Show how the pipelines of this project are doing, as their last run told."""
     project = declare.load(config)
-    found = [judged(status) for status in report.read(project.directory / ".calve" / "status")]
+    found = [judged(status) for status in report.read(state.folder(project) / "status")]
     known = [status for status in found if status.pipeline in project.pipelines]
     never = sorted(set(project.pipelines) - {status.pipeline for status in known})
     value = [asdict(status) for status in known] + [

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -57,6 +59,19 @@ def _settings(spark: SparkSession, name: str) -> dict[str, str]:
     return {key.removeprefix(prefix): value for key, value in found.items() if key.startswith(prefix)}
 
 
+_locks: dict[str, threading.Lock] = {}
+
+
+@contextmanager
+def _opening(told: str, is_server: bool) -> Iterator[None]:
+    """Inside, no other thread opens the catalog: each would make the tables that it keeps in a database."""
+    if is_server:
+        yield
+        return
+    with _locks.setdefault(told, threading.Lock()):
+        yield
+
+
 class Catalog:
     """An Iceberg catalog as the Spark session has it configured."""
 
@@ -84,7 +99,10 @@ class Catalog:
         if self._policy and self._policy.uris:
             self._declared = _settings(spark, self.name)
             self._ask_first(spark, self._policy)
-        with translated(f"reach {self._told}"):
+        with (
+            _opening(self._told, bool(self._policy and self._policy.uris)),
+            translated(f"reach {self._told}"),
+        ):
             found = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(
                 spark._jsparkSession, self.name
             )

@@ -34,9 +34,7 @@ def translated(what: str) -> Iterator[None]:
             raise of_store(error, what) from error
 
 
-_DENIED = re.compile(
-    r"ACCESS_DENIED|AccessDenied|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT|HTTP status 403|Read-only file system"
-)
+_DENIED = re.compile(r"ACCESS_DENIED|AccessDenied|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT|HTTP status 403")
 
 
 def of_store(error: OSError, what: str) -> CalveError:
@@ -53,6 +51,12 @@ _NO_STORE = re.compile(
 
 _BEING_MADE = re.compile(r"duplicate column name: iceberg_type|table iceberg_\w+ already exists")
 """What a second process meets while a first one makes the tables of a SQLite catalog."""
+
+
+_UNSORTED = re.compile(
+    r"Expected sorted (?:snapshot|previous metadata) log entries|Invalid update timestamp \d+: before"
+)
+"""What Iceberg says of a commit that is more than a minute older than the one before it."""
 
 
 _VAGUE = re.compile(rf"{_PACKAGE}RESTException: Error occurred while processing")
@@ -81,6 +85,10 @@ def _translate(text: str, what: str) -> CalveError:
         )
     if _BEING_MADE.search(text):
         return Unavailable(f"Cannot {what}: another process is making its tables")
+    if _UNSORTED.search(text):
+        return Unavailable(
+            f"Cannot {what}: its last commit is ahead of this machine's clock; correct the clocks"
+        )
     if _VAGUE.search(text):
         return gateway.classify(text, what)
     for names, kind in _KINDS:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from calve import crash, gateway
-from calve.errors import Conflict
+from calve.errors import Conflict, Unavailable
 from calve.iceberg import java
 from calve.iceberg.failures import translated
 from calve.iceberg.stage import NOTHING, Staged
 from calve.iceberg.table import Metadata, Table
 from calve.position import Mark
+
+_MOST_AHEAD_MS = 60_000
 
 
 @dataclass(frozen=True)
@@ -49,10 +52,28 @@ def attempt(table: Table, change: Change, propose: Callable[[Metadata], Proposal
             return proposal.mark
         if proposal.mark.summary(change.property) != expected.mark.summary(change.property):
             raise Conflict(f"Cannot commit to table '{table.name}': its mark changed under the commit")
+        _check_clock(table, base)
         crash.point(f"{place}.applied")
         _swap(table, base, snapshot, change, proposal.mark)
         crash.point(f"{place}.swapped")
         return proposal.mark
+
+
+def _check_clock(table: Table, base: Metadata) -> None:
+    """Raise Unavailable where Iceberg would refuse the commit: it takes none that is older than the last one.
+
+    The history of a table may go back by a minute at the most, whoever's clock is wrong.
+    """
+    ahead = base.updated_ms - time.time() * 1000
+    if ahead > _MOST_AHEAD_MS:
+        raise Unavailable(
+            f"Cannot commit to table '{table.name}': its last commit is {_length(ahead / 1000)} ahead of "
+            "this machine's clock; correct the clock that is wrong, or wait until that time has come"
+        )
+
+
+def _length(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
 
 
 def _update(table: Table, change: Change, mark: Mark) -> Any:

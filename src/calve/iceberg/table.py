@@ -39,6 +39,11 @@ class Metadata:
         return str(self.java.uuid())
 
     @property
+    def updated_ms(self) -> int:
+        """When the table was last changed, by the clock of whoever did it."""
+        return int(self.java.lastUpdatedMillis())
+
+    @property
     def format_version(self) -> int:
         return int(self.java.formatVersion())
 

@@ -62,6 +62,7 @@ class Report:
         self._file = folder / f"{pipeline}.json" if folder else None
         self.status = Status(pipeline, uuids=_uuids(self._file))
         self._lock = threading.Lock()
+        self._is_kept = True
 
     def update(self, **values: Any) -> None:
         """Change the status and keep it."""
@@ -86,27 +87,42 @@ class Report:
     def _write(self) -> None:
         if self._file is None:
             return
-        self._file.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(cleaned(asdict(self.status)), default=str)
         # Another process may run the same pipeline until one of them is refused.
         fresh = self._file.with_suffix(f".{os.getpid()}.tmp")
-        fresh.write_text(json.dumps(cleaned(asdict(self.status)), default=str))
-        fresh.replace(self._file)
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_text(text)
+            fresh.replace(self._file)
+        except OSError as error:
+            self._complain(error)
+
+    def _complain(self, error: OSError) -> None:
+        """A run goes on where its status cannot be kept, and says so once."""
+        if not self._is_kept:
+            return
+        self._is_kept = False
+        log.warning(
+            "%s: Cannot keep the status in '%s': %s; the run goes on without, "
+            "name another folder with --state or CALVE_STATE",
+            self.status.pipeline, self._file, error.strerror or error,
+        )  # fmt: skip
 
 
 def read(folder: Path) -> list[Status]:
     """The status of all pipelines that ran beside a declaration; what cannot be read is as good as none."""
-    found = (_parsed(file.read_text()) for file in sorted(folder.glob("*.json")))
+    found = (_parsed(file) for file in sorted(folder.glob("*.json")))
     return [status for status in found if status is not None]
 
 
 def _uuids(file: Path | None) -> dict[str, str]:
     """What an earlier run has kept: a hint, which nothing but a refusal may be built on."""
-    before = _parsed(file.read_text()) if file and file.is_file() else None
+    before = _parsed(file) if file else None
     return before.uuids if before and isinstance(before.uuids, dict) else {}
 
 
-def _parsed(text: str) -> Status | None:
+def _parsed(file: Path) -> Status | None:
     try:
-        return Status(**json.loads(text))
-    except (TypeError, ValueError):
+        return Status(**json.loads(file.read_text()))
+    except (OSError, TypeError, ValueError):
         return None

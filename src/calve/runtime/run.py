@@ -7,14 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calve import gateway
 from calve.catalogs import Catalog
 from calve.errors import StartRefused, exit_code
 from calve.project import Project, ResolvedPipeline
-from calve.runtime import session, surroundings, workers
+from calve.runtime import session, state, surroundings, workers
 from calve.runtime.profile import OFF, Profile
 from calve.runtime.report import Report
 from calve.runtime.runner import Runner
@@ -41,11 +40,6 @@ class Run:
     runner: Runner | None = None
     is_given_up: bool = False
     """Whether the end came while it waited for something, and its thread was left behind."""
-
-
-def state_folder(project: Project) -> Path:
-    """Where a project's disposable state is kept."""
-    return project.directory / ".calve"
 
 
 def open_spark(
@@ -76,7 +70,7 @@ def open_spark_with(
     plans_only: bool = False,
 ) -> SparkSession:
     """Start Spark with what `catalogs` need and the components of `jars.lock` that `jars` names."""
-    logs = None if debug else state_folder(project) / "logs" / "spark.log"
+    logs = None if debug else state.folder(project) / "logs" / "spark.log"
     needed = {*jars, *(jar for catalog in catalogs for jar in catalog.jars)}
     return session.start(project.spark, needed, logs, progress, surroundings.of(catalogs), plans_only)
 
@@ -91,7 +85,7 @@ def run(
     profiled: bool = False,
 ) -> list[Run]:
     """Run `pipelines` until none is left; one that fails does not hold up the others."""
-    folder = state_folder(project) / "status"
+    folder = state.folder(project) / "status"
     runs = [
         Run(pipeline, Report(pipeline.name, folder), Profile() if profiled else OFF) for pipeline in pipelines
     ]
@@ -173,7 +167,7 @@ def summary(one: Run) -> str:
 def _run(spark: SparkSession, one: Run, stop: Stop, once: bool, declared: Collection[str]) -> None:
     one.report.update(state="starting")
     try:
-        branch = session.branch_off(spark, one.pipeline.catalogs)
+        branch = session.branch_off(spark, one.pipeline.catalogs, one.pipeline.sink.retry_for)
         one.runner = runner_of(one.pipeline, branch, stop, one.report, once, declared, one.profile)
         one.runner.run()
     except BaseException as error:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from calve import gateway, trust
 from calve.catalogs import Catalog
-from calve.errors import ConfigurationError
+from calve.catalogs.rest import bounded
+from calve.errors import CalveError, ConfigurationError, TryAgain
 from calve.iceberg.catalog import POLICY
 from calve.project import SparkSettings
-from calve.redaction import redacted
 from calve.runtime import jars, java, package, warm
+from calve.runtime.spark_log import SparkLog
 from calve.runtime.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ _CLASS_PATH = "SPARK_DIST_CLASSPATH"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _COMPILED_ONCE = "-XX:TieredStopAtLevel=1"
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_ADDRESSES = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME")
+"""Without them Spark looks up the name of the machine, which not every machine can resolve."""
 _PYTHON = "spark.pyspark.python"
 _DAEMON = {"spark.python.daemon.module": "calve.runtime.daemon"}
 
@@ -66,6 +69,9 @@ def start(
     """
     java.use()
     _use_python(settings)
+    if _is_local(settings.master):
+        for name in _ADDRESSES:
+            os.environ.setdefault(name, "127.0.0.1")
     told = (surroundings or Surroundings()).apply(settings.master.startswith("local"))
     files = jars.resolve(jars.needed({"core", *components}), progress=progress)
     from pyspark.sql import SparkSession
@@ -81,7 +87,8 @@ def start(
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         # Py4J logs every lost connection with its stack trace; what it means is said by the error.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    with _output_to(log), gateway.signals_kept(), gateway.translated("start Spark"):
+    output = SparkLog(log)
+    with output.taking_output(), gateway.signals_kept(), _told_why(output):
         spark = builder.getOrCreate()
         gateway.keep_names()
         if log is not None:
@@ -89,6 +96,21 @@ def start(
     if not _is_local(settings.master):
         spark.sparkContext.addPyFile(str(package.archive()))
     return spark
+
+
+@contextmanager
+def _told_why(output: SparkLog) -> Iterator[None]:
+    """Translate what is raised inside; of a JVM that ended PySpark only says that it did, and not why."""
+    try:
+        with gateway.translated("start Spark"):
+            yield
+    except CalveError as error:
+        if "JAVA_GATEWAY_EXITED" not in str(error):
+            raise
+        reason = output.reason()
+        if reason:
+            raise ConfigurationError(f"Cannot start Spark: {reason}") from error
+        raise TryAgain("Cannot start Spark: its JVM ended and did not say why") from error
 
 
 def end(spark: SparkSession, at_once: bool = False) -> None:
@@ -152,15 +174,20 @@ def _jar_settings(settings: SparkSettings, files: Sequence[Path], plans_only: bo
     return {_JAVA_OPTIONS: warm.options(Path(os.environ["JAVA_HOME"]), files, given)}
 
 
-def branch_off(spark: SparkSession, catalogs: Iterable[Catalog]) -> SparkSession:
-    """A session of its own for the calling thread, which knows `catalogs` and no others."""
+def branch_off(
+    spark: SparkSession, catalogs: Iterable[Catalog], longest: float | None = None
+) -> SparkSession:
+    """A session of its own for the calling thread, which knows `catalogs` and no others.
+
+    No answer of a catalog behind the REST protocol is waited for longer than `longest` seconds.
+    """
     session = spark.newSession()
-    know(session, catalogs)
+    know(session, catalogs, longest)
     gateway.activate(session)
     return session
 
 
-def know(spark: SparkSession, catalogs: Iterable[Catalog]) -> None:
+def know(spark: SparkSession, catalogs: Iterable[Catalog], longest: float | None = None) -> None:
     """Make `catalogs` known to a session, and what writing to their tables needs."""
     spark.conf.set(_REWRITES, _FIXED[_REWRITES])
     known: dict[str, Catalog] = {}
@@ -168,14 +195,16 @@ def know(spark: SparkSession, catalogs: Iterable[Catalog]) -> None:
         trust.refuse_open(catalog)
         _refuse_namesake(known.setdefault(catalog.spark_name(), catalog), catalog)
         _make_room(catalog)
-        for key, value in catalog_settings(catalog).items():
+        for key, value in catalog_settings(catalog, longest).items():
             spark.conf.set(key, value)
 
 
-def catalog_settings(catalog: Catalog) -> Mapping[str, str]:
+def catalog_settings(catalog: Catalog, longest: float | None = None) -> Mapping[str, str]:
     """The session settings that make `catalog` known to Spark."""
     prefix = f"spark.sql.catalog.{catalog.spark_name()}"
-    properties = {f"{prefix}.{key}": value for key, value in catalog.spark_properties().items()}
+    given = catalog.spark_properties()
+    found = given if longest is None else bounded(given, longest)
+    properties = {f"{prefix}.{key}": value for key, value in found.items()}
     policy = {f"{POLICY}{catalog.spark_name()}": trust.of(catalog).to_json()}
     return {prefix: "org.apache.iceberg.spark.SparkCatalog", **properties, **policy}
 
@@ -223,32 +252,3 @@ def _has_jvm_of_its_own(master: str) -> bool:
     from pyspark import SparkContext
 
     return _is_local(master) and SparkContext._gateway is None
-
-
-@contextmanager
-def _output_to(log: Path | None) -> Iterator[None]:
-    """Have what processes that are started inside say put into `log`, or on the terminal, without secrets."""
-    if log is not None:
-        log.parent.mkdir(parents=True, exist_ok=True)
-    target = os.dup(2) if log is None else os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    saved = os.dup(1), os.dup(2)
-    reading, writing = os.pipe()
-    threading.Thread(target=_keep, args=(reading, target), name="spark-log", daemon=True).start()
-    os.dup2(writing, 1)
-    os.dup2(writing, 2)
-    os.close(writing)
-    try:
-        yield
-    finally:
-        for number, copy in zip((1, 2), saved, strict=True):
-            os.dup2(copy, number)
-            os.close(copy)
-
-
-def _keep(reading: int, target: int) -> None:
-    """Pass on line by line what comes out of a pipe, until nobody can write to it any more."""
-    with os.fdopen(reading, "rb") as lines, os.fdopen(target, "ab", buffering=0) as file:
-        for line in lines:
-            file.write(redacted(line.decode(errors="backslashreplace")).encode(errors="backslashreplace"))

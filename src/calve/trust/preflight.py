@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import socket
 import ssl
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -128,13 +130,13 @@ def _asked(request: urllib.request.Request, catalog: str) -> dict[str, Any]:
     what = f"Cannot use {catalog}: '{host(request.full_url)}'"
     try:
         with opener.open(request, timeout=PATIENCE) as answer:
-            body = answer.read(LARGEST + 1)
+            body = _body(answer)
     except urllib.error.HTTPError as error:
         with error:
-            raise _refused(what, error.code, error.headers, error.read(LARGEST)) from None
+            raise _refused(what, error.code, error.headers, _said(error)) from None
     except urllib.error.URLError as error:
         raise _failed(what, error.reason) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise _failed(what, error) from None
     if len(body) > LARGEST:
         raise ConfigurationError(
@@ -149,6 +151,27 @@ def _asked(request: urllib.request.Request, catalog: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _body(answer: Any) -> bytes:
+    """What a server sends, or enough of it to see that it is too much; raises TimeoutError where it drips."""
+    deadline, parts, size = time.monotonic() + PATIENCE, list[bytes](), 0
+    while size <= LARGEST and (part := answer.read1(2**16)):
+        parts.append(part)
+        size += len(part)
+        if time.monotonic() > deadline:
+            raise TimeoutError
+    if answer.length and size <= LARGEST:
+        raise http.client.IncompleteRead(b"", answer.length)
+    return b"".join(parts)
+
+
+def _said(error: urllib.error.HTTPError) -> bytes:
+    """The text beside a refusal; the code counts where it cannot be read."""
+    try:
+        return _body(error.fp)
+    except (OSError, ValueError, http.client.HTTPException):
+        return b""
+
+
 def _failed(what: str, reason: object) -> CalveError:
     if isinstance(reason, ssl.SSLError):
         detail = getattr(reason, "verify_message", "") or getattr(reason, "reason", "") or str(reason)
@@ -157,6 +180,10 @@ def _failed(what: str, reason: object) -> CalveError:
         return Unavailable(f"{what} cannot be found: the name is not known")
     if isinstance(reason, ConnectionRefusedError):
         return Unavailable(f"{what} does not answer: connection refused")
+    if isinstance(reason, http.client.IncompleteRead):
+        return Unavailable(f"{what} does not answer: the connection ended before the answer did")
+    if isinstance(reason, http.client.HTTPException):
+        return Unavailable(f"{what} does not answer as a web server does ({type(reason).__name__})")
     if isinstance(reason, TimeoutError):
         return Unavailable(f"{what} does not answer within {PATIENCE:.0f} s")
     return Unavailable(f"{what} does not answer: {redacted(str(reason))}")
@@ -180,9 +207,11 @@ def _refused(what: str, code: int, headers: Message, body: bytes) -> CalveError:
 def _message(body: bytes) -> str:
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
-    inner = found.get("error") if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        return ""
+    inner = found.get("error")
     text = inner.get("message") if isinstance(inner, dict) else found.get("error_description") or inner
     return redacted(" ".join(str(text or "").split()))[:300]
 
