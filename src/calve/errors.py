@@ -4,7 +4,8 @@ CalveError                 70  a bug, unless a subclass says otherwise
 ├── UsageError             64  the command line asks for something that does not exist
 ├── DeclarationError       78  the declaration has problems; `problems` lists them all
 ├── ConfigurationError     78  the declaration is sound but does not fit what it meets
-│   └── TableMismatch      78  the table that exists differs from the declared one
+│   ├── TableMismatch      78  the table that exists differs from the declared one
+│   └── TableGone          78  the table was dropped or renamed while it was written to
 ├── DataRefused            65  the data cannot be taken as it is
 │   ├── BadRecord          65  one record cannot be decoded; `place` says where it is
 │   ├── Unfit              65  a record has other columns than the table; the batch is looked at again
@@ -12,6 +13,7 @@ CalveError                 70  a bug, unless a subclass says otherwise
 ├── Unavailable            69  a service does not answer (retryable)
 │   ├── Conflict           75  another writer's commit came first (retryable)
 │   │   └── Moved          75  and it changed what this one was made for (retryable)
+│   │       └── Outdated   75  so that its files are to be written again (retryable)
 │   └── TryAgain           75  it was waited for as long as `retry_for` allows, or Spark's JVM is gone
 ├── NotPermitted           77  a service refused the credentials or the action
 └── Fenced                 80  a newer epoch of the same sink writes now
@@ -59,6 +61,14 @@ class TableMismatch(ConfigurationError):
     """The table that exists differs from the declared one."""
 
     def __init__(self, message: str, *, table: str) -> None:
+        self.table = table
+        super().__init__(message)
+
+
+class TableGone(ConfigurationError):
+    """The table was dropped or renamed while it was written to."""
+
+    def __init__(self, message: str, *, table: str = "") -> None:
         self.table = table
         super().__init__(message)
 
@@ -124,6 +134,10 @@ class Moved(Conflict):
     """Another writer's commit changed what this one was made for."""
 
     exit_code = 75
+
+
+class Outdated(Moved):
+    """Files were written for another schema, partition spec or format version than the table has."""
 
 
 class TryAgain(Unavailable):

@@ -23,6 +23,7 @@ LIVES, UNTIL = "CALVE_FAULT_LIVES", "CALVE_FAULT_UNTIL"
 
 HISTORIES, STEPS = "model: histories", "model: steps"
 CYCLES = "warm: cycles"
+PAIRS = "interleaved: pairs"
 KILLS, RECOVERY = "cold: SIGKILLs", "SIGKILL to the first new commit"
 PLANNED, FIRED = "faults planned", "faults fired"
 CUT_LOGS, CUTS = "cuts: logs", "cuts: ways to cut them"
@@ -39,6 +40,7 @@ MEANING = {
 FULL = {
     HISTORIES: 2000,
     CYCLES: 500,
+    PAIRS: 1000,
     KILLS: 60,
     CUT_LOGS: 500,
     **{f"{KILLS} at {point}": 3 for point in crash.POINTS},

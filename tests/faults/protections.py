@@ -156,7 +156,7 @@ def _trust(is_proof: Callable[[CalveError], bool]) -> Switch:
         def again(self: Committer, staged: Any, to: Any) -> Mark:
             with suppress(_Again):
                 return once(self, staged, to)
-            found = self._mark(self._reload())
+            found = self._mark(self.reload())
             if found is not None and self.held is not None and found.writer == self.held.writer:
                 self.held = found
             return again(self, staged, to)

@@ -396,12 +396,19 @@ class Pending:
         """All of it as one commit."""
         if len(self.staged) == 1:
             return self.staged[0]
-        return Staged(
-            tuple(file for one in self.staged for file in one.files),
-            sum(one.rows for one in self.staged),
-            sum(one.bytes for one in self.staged),
-            sum(one.dropped for one in self.staged),
-        )
+        return _together(self.staged)
+
+
+def _together(staged: tuple[Staged, ...]) -> Staged:
+    return Staged(
+        tuple(file for one in staged for file in one.files),
+        sum(one.rows for one in staged),
+        sum(one.bytes for one in staged),
+        sum(one.dropped for one in staged),
+        # Of writes that found different tables, the first is no longer good for the last one's.
+        made_for=next((one.made_for for one in staged if one.made_for), None),
+        anew=lambda: _together(tuple(one.anew() if one.anew else one for one in staged)),
+    )
 
 
 def _held(writer: Writer) -> Position:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from calve import clock
+from calve.errors import TableMismatch
 from calve.iceberg import content, java, partitions
 from calve.iceberg.failures import translated
 from calve.iceberg.metrics import COUNTS, ID, WHOLE, leaves
@@ -108,7 +109,7 @@ def _primitive(kind: str) -> pa.DataType:
 def write(table: Table, rows: pa.Table, form: Format) -> Staged:
     """Write `rows` as data files; raises Unsupported where it takes Spark."""
     made = divided_target(table, form)
-    fitted = _fitted(rows, made.schema)
+    fitted = _fitted(table, rows, made.schema)
     with translated(f"write data files of table '{table.name}'"):
         files = [
             file
@@ -122,20 +123,26 @@ def _staged(table: Table, target: Target, files: Sequence[Written], dropped: int
     """What was written as files that a commit can add."""
     told = [content.described(file, spec_id=target.spec_id) for file in files]
     made = content.files(told, table.java.specs())
-    return Staged(made, sum(file.rows for file in files), sum(file.bytes for file in files), dropped)
+    rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+    return Staged(made, rows, size, dropped, made_for=table.metadata().shape)
 
 
 def write_keys(table: Table, keys: pa.Table, schema: Any) -> list[Written]:
     """Write `keys` as a file with the columns of `schema`."""
-    fitted = _fitted(keys, schema_of(schema))
+    fitted = _fitted(table, keys, schema_of(schema))
     form = Format("zstd", fitted.nbytes + 1)
     with translated(f"write delete files of table '{table.name}'"):
         only = Target(fitted.schema, folder(table), form, lengths=bounds(table.metadata()))
         return list(_written(table, only, (), fitted))
 
 
-def _fitted(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
+def _fitted(table: Table, rows: pa.Table, wanted: pa.Schema) -> pa.Table:
     """`rows` with the columns of the table, in its order; those that are not there are NULL."""
+    extra = [name for name in rows.column_names if name not in wanted.names]
+    if extra:
+        raise TableMismatch(
+            f"Cannot write to table '{table.name}': it has no column {extra}", table=str(table.name)
+        )
     held = [
         rows.column(field.name).cast(field.type)
         if field.name in rows.column_names

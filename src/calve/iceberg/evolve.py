@@ -43,9 +43,11 @@ class Steps:
         return [*map(event, self.columns), *(change.event() for change in self.partition)]
 
 
-def attempt(table: Table, decide: Callable[[Metadata], Steps]) -> Steps:
+def attempt(table: Table, decide: Callable[[Metadata], Steps], branch: str = "main") -> Steps:
     """Swap the table's metadata once for one with the steps that `decide` finds for the newest, if any.
 
+    A snapshot without rows goes with them onto `branch`. Some catalogs compare only what a commit is about: a
+    REST server takes new columns whatever has become of the branch, unless the commit moves the branch too.
     The transaction is only asked for metadata and never committed. Nothing is retried here: after an
     exception only the table itself can tell whether the swap took place.
     """
@@ -56,6 +58,7 @@ def attempt(table: Table, decide: Callable[[Metadata], Steps]) -> Steps:
         if steps:
             crash.point("schema.before")
             _make(transaction, steps)
+            transaction.newFastAppend().toBranch(branch).commit()
             crash.point("schema.applied")
             table.java.operations().commit(base.java, transaction.currentMetadata())
             crash.point("schema.swapped")

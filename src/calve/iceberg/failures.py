@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from calve import gateway
-from calve.errors import CalveError, ConfigurationError, Conflict, Moved, NotPermitted, Unavailable
+from calve.errors import (
+    CalveError,
+    ConfigurationError,
+    Conflict,
+    Moved,
+    NotPermitted,
+    StartRefused,
+    TableGone,
+    Unavailable,
+)
 from calve.redaction import redacted
 
 _PACKAGE = r"org\.apache\.iceberg\.exceptions\."
@@ -69,7 +78,61 @@ _OTHER_CODE = re.compile(
 )
 
 
+_EXPIRED = re.compile(
+    r"(?:IllegalArgument|Validation)Exception: "
+    r"((?:Snapshot \S+ is not an ancestor of|Cannot determine history between|Cannot find (?:a )?snapshot).*)"
+)
+"""What Iceberg says where a snapshot that we looked at has been expired."""
+
+
+_OTHER_UUID = re.compile(r"Table UUID does not match")
+_NO_TABLE = re.compile(rf"{_PACKAGE}(?:NoSuchTableException|NoSuchIcebergTableException)\b")
+_NO_FILE = re.compile(rf"(?:{_PACKAGE}NotFoundException|java\.io\.FileNotFoundException)\b:?[ \t]*(.*)")
+_GOES_ON = "go on with table "
+"""What is being done where a table has been there before."""
+
+RECREATED = "it was dropped and created again since the run began"
+GONE = (
+    "it is no longer there, as after a drop or a rename; give it its name back, or start again, which "
+    "creates it anew"
+)
+
+
+@contextmanager
+def reading_files(what: str, within: str = "") -> Iterator[None]:
+    """The same for what reads files of a table that was loaded before: one that is not there has expired.
+
+    Where others are read as well, the table's are those `within` its place.
+    """
+
+    def translate(text: str, what: str) -> CalveError:
+        missing = (match[1] for match in _NO_FILE.finditer(text) if within in match[1])
+        if (said := next(missing, None)) is not None:
+            return Moved(_missing(what, said))
+        return _translate(text, what)
+
+    with gateway.translated(what, translate):
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise Moved(_missing(what, str(error))) from error
+        except ConnectionError:
+            raise
+        except OSError as error:
+            raise of_store(error, what) from error
+
+
+def _missing(what: str, said: str) -> str:
+    return f"Cannot {what}: {' '.join(redacted(said).split())[:600]}; another process deleted it"
+
+
 def _translate(text: str, what: str) -> CalveError:
+    if _OTHER_UUID.search(text):
+        return StartRefused(f"Cannot {what}: {RECREATED}")
+    if what.startswith(_GOES_ON) and _NO_TABLE.search(text):
+        return TableGone(f"Cannot {what}: {GONE}")
+    if expired := _EXPIRED.search(text):
+        return Moved(f"Cannot {what}: {' '.join(redacted(expired[1]).split())[:600]}")
     if redirect := _REDIRECT.search(text):
         return ConfigurationError(
             f"Cannot {what}: the catalog sends us elsewhere ({redirect[1]}), which is not followed; declare "

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from calve import schema
 from calve.iceberg import content, java, near, shape
 from calve.iceberg.bulk import FILE_OF, FORMAT, LOCATION, Listed, planned
-from calve.iceberg.failures import translated
+from calve.iceberg.failures import reading_files
 from calve.iceberg.name import quoted
 from calve.iceberg.table import Table
 from calve.schema import Policy, Schema
@@ -163,7 +163,7 @@ class _Tasks:
 
 def look_up(spark: SparkSession, table: Table, snapshot: int, keys: Keys) -> tuple[list[Hits], int]:
     """The rows of `snapshot` that have one of `keys`, by data file; and how many files could have some."""
-    with translated(f"look up keys in table '{table.name}'"):
+    with reading_files(f"look up keys in table '{table.name}'"):
         tasks = _Tasks(planned(table.java.newScan().useSnapshot(snapshot).filter(keys.expression())))
         found = _near(table, tasks, keys)
         return (_far(spark, table, snapshot, keys, tasks) if found is None else found), len(tasks)

@@ -18,7 +18,7 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 
 from calve import changes
-from calve.errors import DataRefused
+from calve.errors import ConfigurationError, DataRefused
 from calve.gateway import WorkerError
 from calve.iceberg import metrics, partitions
 from calve.iceberg.failures import of_store
@@ -335,6 +335,9 @@ def as_rows(rows: pa.RecordBatch, keeps_changes: bool) -> pa.RecordBatch:
 def _fitted(rows: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     """`rows` with the columns of the table, in its order; those that they do not have are NULL."""
     there = set(rows.schema.names)
+    extra = sorted(there.difference(wanted.names))
+    if extra:
+        raise WorkerError(ConfigurationError(f"Cannot write the rows: the table has no column {extra}"))
     held = [
         rows.column(one.name).cast(one.type) if one.name in there else pa.nulls(len(rows), one.type)
         for one in wanted

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from calve import clock
+from calve.errors import Outdated
 from calve.iceberg import java
 from calve.iceberg.failures import translated
-from calve.iceberg.table import Table
+from calve.iceberg.table import Metadata, Shape, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,6 +26,10 @@ class Staged:
     bytes: int
     dropped: int = 0
     """Changes that were passed over, because the table is not to have them."""
+    made_for: Shape | None = field(default=None, kw_only=True)
+    """What the table was like that the files are made for; None where they fit every table."""
+    anew: Callable[[], Staged] | None = field(default=None, kw_only=True, compare=False)
+    """Stages the same rows for the table as it is now, where they can be read again."""
 
     @property
     def is_empty(self) -> bool:
@@ -41,6 +46,14 @@ class Staged:
     def renewed(self) -> Staged:
         """The same for a table that has moved on so far that the update was refused."""
         return self
+
+    def check(self, base: Metadata, table: str) -> None:
+        """Raise Outdated where `base` has other columns, another spec or format than files were made for."""
+        if self.made_for is not None and base.shape != self.made_for:
+            raise Outdated(
+                f"Cannot commit to table '{table}': its columns, its partition spec or its format version "
+                "changed while the batch was written"
+            )
 
     @property
     def counts(self) -> dict[str, float]:
@@ -64,7 +77,7 @@ def stage(table: Table, frame: DataFrame, options: Mapping[str, str]) -> Staged:
     coordinator = java.Statics("org.apache.iceberg.spark.FileRewriteCoordinator").get()
     # The class has a static get() and an instance get(String); Py4J's look-up by name finds the wrong one.
     cache = java.static_member("org.apache.iceberg.spark.SparkTableCache", "get")()
-    group = str(uuid.uuid4())
+    group, made_for = str(uuid.uuid4()), table.metadata().shape
     cache.add(group, table.java)
     try:
         with translated(f"write data files of table '{table.name}'"):
@@ -77,4 +90,5 @@ def stage(table: Table, frame: DataFrame, options: Mapping[str, str]) -> Staged:
         coordinator.clearRewrite(table.java, group)
         cache.remove(group)
     rows = sum(file.recordCount() for file in files)
-    return Staged(files, rows, sum(file.fileSizeInBytes() for file in files))
+    size = sum(file.fileSizeInBytes() for file in files)
+    return Staged(files, rows, size, made_for=made_for)

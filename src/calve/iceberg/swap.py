@@ -44,12 +44,16 @@ def attempt(table: Table, change: Change, propose: Callable[[Metadata], Proposal
     ever deleted: after an exception only the table itself can tell whether the swap took place.
     """
     with translated(f"commit to table '{table.name}'"):
-        expected = propose(table.metadata())
+        known = table.metadata()
+        expected = propose(known)
+        if not expected.landed:
+            change.staged.check(known, str(table.name))
         snapshot = _update(table, change, expected.mark).apply()
         base = table.metadata()
         proposal = propose(base)
         if proposal.landed:
             return proposal.mark
+        change.staged.check(base, str(table.name))
         if proposal.mark.summary(change.property) != expected.mark.summary(change.property):
             raise Conflict(f"Cannot commit to table '{table.name}': its mark changed under the commit")
         _check_clock(table, base)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from calve import gateway, schema
-from calve.iceberg import java, travel
+from calve.errors import TableGone
+from calve.iceberg import failures, java, travel
 from calve.iceberg.failures import translated
 from calve.iceberg.name import TableName
 from calve.iceberg.travel import History, Snapshot
@@ -26,6 +28,16 @@ from calve.trust import Policy, locations
 
 _OF_NESSIE = "nessie.catalog.content-id"
 """What tells that Nessie's REST side has the table, which keeps no snapshot but the current one."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What data and delete files are made for; a table with another shape needs other files."""
+
+    uuid: str
+    schema_id: int
+    spec_id: int
+    format_version: int
 
 
 class Metadata:
@@ -46,6 +58,12 @@ class Metadata:
     @property
     def format_version(self) -> int:
         return int(self.java.formatVersion())
+
+    @property
+    def shape(self) -> Shape:
+        """What files for this version of the table are made for."""
+        found = self.java
+        return Shape(self.uuid, int(found.currentSchemaId()), int(found.defaultSpecId()), self.format_version)
 
     @property
     def location(self) -> str:
@@ -120,6 +138,39 @@ class Metadata:
         ref = self.java.ref(branch)
         return self.java.currentSnapshot() if ref is None else self.java.snapshot(ref.snapshotId())
 
+    def has_branch(self, branch: str) -> bool:
+        return self.java.ref(branch) is not None
+
+    def new_names(self) -> dict[str, str]:
+        """What columns are called now that had another name in an earlier schema of the table, by that name.
+
+        A column keeps its id when it is renamed. A name that a column has now, or that belonged to several
+        columns one after the other, tells nothing.
+        """
+        now = _column_names(self.java.schema())
+        found: dict[str, set[int]] = {}
+        for earlier in java.each(self.java.schemas()):
+            for number, name in _column_names(earlier).items():
+                found.setdefault(name, set()).add(number)
+        there = set(now.values())
+        return {
+            name: now[number]
+            for name, numbers in found.items()
+            if name not in there and len(numbers) == 1
+            for number in numbers
+            if number in now
+        }
+
+    def parent(self, snapshot: int) -> int | None:
+        """The snapshot that `snapshot` was made on, if the table still has it."""
+        found = self.java.snapshot(self.java.snapshot(snapshot).parentId() or 0)
+        return None if found is None else int(found.snapshotId())
+
+    def at(self, snapshot: int, branch: str) -> Metadata:
+        """The same with `branch` at an earlier `snapshot`; no catalog ever has it."""
+        builder = gateway.jvm().org.apache.iceberg.TableMetadata.buildFrom(self.java)
+        return Metadata(builder.setBranchSnapshot(self.java.snapshot(snapshot), branch).build())
+
     def ancestors(self, branch: str, known: int | None = None) -> Iterator[Ancestor]:
         """The snapshots of `branch`, newest first, as far as they are retained.
 
@@ -187,7 +238,23 @@ class Table:
 
     def metadata(self) -> Metadata:
         """The metadata as last loaded."""
-        return Metadata(self.java.operations().current())
+        return self._there(self.java.operations().current())
+
+    def frozen(self, metadata: Metadata | None = None) -> Table:
+        """The table as it was last loaded, or with `metadata`: whatever is committed, it stays like that.
+
+        One thread loads a table of Java's again; all others need a view that nobody loads.
+        """
+        iceberg, live = gateway.jvm().org.apache.iceberg, self.java
+        base = metadata or self.metadata()
+        operations = iceberg.StaticTableOperations(base.java, live.io(), live.locationProvider())
+        return Table(self.name, iceberg.BaseTable(operations, str(live.name())), self._policy)
+
+    def _there(self, found: Any) -> Metadata:
+        """Metadata of Java's, which has none of a table that is gone."""
+        if found is None:
+            raise gone(self.name)
+        return Metadata(found)
 
     def remove_files(self) -> None:
         """Delete all that is left in the place of a table that has been dropped, where the store can."""
@@ -198,9 +265,14 @@ class Table:
 
     def refresh(self) -> Metadata:
         """Load the metadata again and return it."""
-        with translated(f"load table '{self.name}'"):
-            found = Metadata(self.java.operations().refresh())
+        with translated(f"go on with table '{self.name}'"):
+            found = self._there(self.java.operations().refresh())
         return confine(self._policy, self.name, found)
+
+
+def gone(table: TableName) -> TableGone:
+    """There is no table of that name any more."""
+    return TableGone(f"Cannot go on with table '{table}': {failures.GONE}", table=str(table))
 
 
 def confine(policy: Policy | None, table: TableName, metadata: Metadata) -> Metadata:
@@ -209,6 +281,11 @@ def confine(policy: Policy | None, table: TableName, metadata: Metadata) -> Meta
         paths = {name: path for name in locations.PATHS if (path := metadata.property(name))}
         locations.refuse(policy, str(table), metadata.location, paths)
     return metadata
+
+
+def _column_names(java_schema: Any) -> dict[int, str]:
+    """The names of the columns at the top of a schema, by their ids."""
+    return {int(one.fieldId()): str(one.name()) for one in java.each(java_schema.columns())}
 
 
 def _types(path: str, kind: Any) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from calve import changes, clock, crash
 from calve.errors import ConfigurationError, Unfit
 from calve.gateway import translated
 from calve.iceberg.stage import NOTHING, Staged
+from calve.iceberg.table import Table
 from calve.patience import Abandoned, Patience
 from calve.position import Position
 from calve.project import ResolvedPipeline
@@ -137,8 +138,8 @@ class Runner:
         crash.point("plan.after")
         return waiting
 
-    def _begin_next(self, writer: Writer, after: Position) -> tuple[Waiting, Begun] | None:
-        """Plan what is behind `after`, and begin it where it is due and the table fits it as it is."""
+    def _begin_next(self, writer: Writer, view: Table, after: Position) -> tuple[Waiting, Begun] | None:
+        """Plan what is behind `after`, and begin it for `view` where it is due and the table fits it."""
         crash.point("plan.before")
         waiting = self._look(after)
         crash.point("plan.after")
@@ -148,13 +149,13 @@ class Runner:
         crash.point("read.after")
         if not self._is_fitted(frame):
             return None
-        return waiting, writer.begin(frame, waiting.rows, waiting.bytes, undecoded)
+        return waiting, writer.begin(frame, waiting.rows, waiting.bytes, undecoded, view)
 
     def _start_next(self, writer: Writer | Routed, waiting: Waiting) -> None:
         """Begin the next batch, where there is one for sure and nothing speaks against it."""
         goes_on = waiting.more and not self._stop.is_requested()
         if isinstance(writer, Writer) and goes_on and self._is_fitted():
-            self._ahead.start(partial(self._begin_next, writer, waiting.to))
+            self._ahead.start(partial(self._begin_next, writer, writer.view(), waiting.to))
 
     def _is_fitted(self, frame: DataFrame | None = None) -> bool:
         """Whether the table has been made to fit the columns that the source says, or else the rows have."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from calve import crash, position
-from calve.errors import CalveError, Moved
+from calve.errors import CalveError, Moved, Outdated
 from calve.iceberg.stage import NOTHING, Staged
 from calve.iceberg.swap import Change, Proposal, attempt
 from calve.iceberg.table import Metadata, Table
@@ -16,6 +16,8 @@ from calve.position import Ancestor, Decision, Lineage, Mark, Position, Trail
 from calve.sink import refusals
 
 Propose = Callable[[Metadata], Proposal]
+Renew = Callable[[Staged], Staged]
+"""Stages again what another commit has made useless."""
 
 REASON = "calve.reason"
 
@@ -37,7 +39,7 @@ class Committer:
         self.branch = branch
         self.held: Mark | None = None
         self._writer = str(uuid.uuid4())
-        self._uuid = table.metadata().uuid
+        self.uuid = table.metadata().uuid
         self._patience = patience
         self._trail = Trail()
         self._property = position.property_name(sink_id, branch)
@@ -55,6 +57,8 @@ class Committer:
             return None
         if mark.source != source:
             raise refusals.other_source(self.table.name, self.sink_id, mark, source)
+        if not base.has_branch(self.branch):
+            raise refusals.branch_dropped(self.table.name, self.sink_id, self.branch)
         found = position.lineage(mark, self._walk(base, mark))
         if found is Lineage.ROLLED_BACK:
             raise refusals.rolled_back(self.table.name, self.sink_id, self.branch)
@@ -87,8 +91,11 @@ class Committer:
 
         return self._take_epoch(source, to, moved, {REASON: reason})
 
-    def commit(self, staged: Staged, to: Position) -> Mark:
-        """Commit `staged` and the position behind it; returns when both are in the table."""
+    def commit(self, staged: Staged, to: Position, renewed: Renew = lambda staged: staged) -> Mark:
+        """Commit `staged` and the position behind it; returns when both are in the table.
+
+        What was staged again, because the table is another one now, goes through `renewed` first.
+        """
         held, commit = self.held, str(uuid.uuid4())
         assert held is not None, "commit before fence"
 
@@ -105,7 +112,7 @@ class Committer:
             return Proposal(held.moved(position=to, commit=commit, above=base.last_sequence))
 
         crash.point("commit.before")
-        self.held = self._until_certain(self._change(staged, self.notes), propose, "commit")
+        self.held = self._until_certain(self._change(staged, self.notes), propose, "commit", renewed)
         self.notes = {}
         crash.point("commit.confirmed")
         return self.held
@@ -154,7 +161,9 @@ class Committer:
         """The way back to the commit of `mark`; between two attempts others may have added thousands."""
         return self._trail.back_to(mark, base.ancestors(self.branch, self._trail.begins(mark)))
 
-    def _until_certain(self, change: Change, propose: Propose, place: str) -> Mark:
+    def _until_certain(
+        self, change: Change, propose: Propose, place: str, renewed: Renew = lambda staged: staged
+    ) -> Mark:
         """Attempt until the table itself says that the commit is in it, or that it never will be.
 
         No answer is taken for a proof, neither a conflict (the attempt may have landed) nor a success (a
@@ -168,16 +177,29 @@ class Committer:
             except CalveError as error:
                 failure = error
             is_renewed = self._patience.renew(failure)
-            proposal = propose(self._reload())
+            proposal = propose(self.reload())
             if proposal.landed:
                 self._patience.recovered()
                 return proposal.mark
             if not is_renewed:
                 self._patience.wait(failure)
             if isinstance(failure, Moved):
-                change = replace(change, staged=change.staged.renewed())
+                change = replace(change, staged=renewed(self._renewed(change.staged, failure)))
 
-    def _reload(self) -> Metadata:
+    def _renewed(self, staged: Staged, failure: CalveError) -> Staged:
+        """The same rows for the table as it is now; services that went away are waited for."""
+        is_outdated = isinstance(failure, Outdated)
+        if is_outdated and staged.anew is None:
+            raise failure
+        while True:
+            try:
+                return staged.anew() if is_outdated and staged.anew else staged.renewed()
+            except CalveError as error:
+                self._patience.wait(error)
+                self.reload()
+
+    def reload(self) -> Metadata:
+        """The table as it is now; a service that went away is waited for."""
         while True:
             try:
                 base = self.table.refresh()
@@ -189,8 +211,10 @@ class Committer:
 
     def _check_fresh(self, base: Metadata) -> None:
         """Refuse another table of the same name, and metadata that is older than what we have seen."""
-        if base.uuid != self._uuid:
+        if base.uuid != self.uuid:
             raise refusals.recreated(self.table.name)
+        if self.held is not None and not base.has_branch(self.branch):
+            raise refusals.branch_dropped(self.table.name, self.sink_id, self.branch)
         if self.held is not None and position.is_stale(self.held, base.last_sequence):
             raise refusals.stale(self.table.name)
 

@@ -263,6 +263,7 @@ class Letters:
         self._refuse_many(told)
         if self._committer is None:
             self._take(after)
+        self._open.table.refresh()
         if told.is_whole and not self._in_doubt and self._sink.format == "parquet":
             return self._here(told, digest(after, to))
         found = self._frame(told) if told.is_whole else again(self._read)

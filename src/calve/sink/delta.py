@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from calve.errors import DataRefused
 from calve.iceberg import java
@@ -125,7 +125,7 @@ class Replaced(Staged):
         update = table.newOverwrite().overwriteByRowFilter(self.filter).conflictDetectionFilter(self.filter)
         return update.validateAddedFilesMatchOverwriteFilter()
 
-    def renewed(self) -> Replaced:
+    def renewed(self) -> NoReturn:
         raise DataRefused(
             f"Cannot overwrite in table '{self.name}': another writer committed to the same data while this "
             "batch was written, and nothing of the batch was committed; run again to overwrite that as well, "

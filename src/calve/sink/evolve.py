@@ -16,7 +16,7 @@ from calve.iceberg.name import TableName
 from calve.iceberg.table import Metadata
 from calve.partitioning import PartitionChange, PartitionField
 from calve.patience import Patience
-from calve.schema import Change, Policy, RenameColumn, Schema, named
+from calve.schema import AddColumn, Change, Policy, RenameColumn, Schema, named
 from calve.sink.commit import Committer
 from calve.sink.declaration import IcebergSink
 
@@ -53,7 +53,23 @@ def steps(metadata: Metadata, sink: IcebergSink, name: TableName, columns: Schem
             f"the table has ({table.ddl()}), and 'schema_evolution' is '{sink.schema_evolution}'"
         )
         raise TableMismatch(why, table=str(name)) if is_said else DataRefused(why)
+    _refuse_renamed(metadata, name, columns, found.changes)
     return Steps(found.changes, _partition(metadata, sink, name, found.changes))
+
+
+def _refuse_renamed(metadata: Metadata, name: TableName, columns: Schema, made: tuple[Change, ...]) -> None:
+    """Refuse to add a column that the table has under another name: its values would be in two places."""
+    added = [change.column.name for change in made if isinstance(change, AddColumn) and not change.parent]
+    renamed = metadata.new_names() if added else {}
+    for old in added:
+        new = renamed.get(old)
+        if new is not None and columns.column(new) is None:
+            raise TableMismatch(
+                f"Cannot write to table '{name}': its column '{old}' was renamed to '{new}', and the rows "
+                f"have '{old}'; declare 'schema_evolution: full' with 'renames: {{{old}: {new}}}', or add a "
+                f"column '{old}' to the table to have both",
+                table=str(name),
+            )
 
 
 def _partition(
@@ -121,8 +137,10 @@ class Evolver:
             return found
 
         try:
-            return not evolve.attempt(self._table, decide)
+            return not evolve.attempt(self._table, decide, self._committer.branch)
         except CalveError as error:
+            # A table that is gone says so itself.
+            self._committer.reload()
             self._patience.wait(error)
             return False
 

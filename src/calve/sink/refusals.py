@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from calve.errors import ConfigurationError, DataRefused, Fenced, StartRefused, Unavailable
+from calve.iceberg import failures
 from calve.iceberg.name import TableName
 from calve.position import MARK_LIMIT, Mark, Position
 from calve.sink.routes import Unrouted
@@ -46,6 +47,15 @@ def rolled_back(table: TableName, sink_id: str, branch: str) -> StartRefused:
     )
 
 
+def branch_dropped(table: TableName, sink_id: str, branch: str) -> StartRefused:
+    """The branch that we write to is no longer there."""
+    return StartRefused(
+        f"Cannot continue table '{table}': branch '{branch}' was dropped, and with it rows that the mark of "
+        f"'{sink_id}' counts as written",
+        decision="--accept-rollback",
+    )
+
+
 def mark_gone(table: TableName, sink_id: str, name: str) -> StartRefused:
     """Somebody took the mark away."""
     return StartRefused(
@@ -71,9 +81,7 @@ def changed(table: TableName, sink_id: str) -> StartRefused:
 
 def recreated(table: TableName) -> StartRefused:
     """Another table has the name now."""
-    return StartRefused(
-        f"Cannot go on with table '{table}': it was dropped and created again since the run began"
-    )
+    return StartRefused(f"Cannot go on with table '{table}': {failures.RECREATED}")
 
 
 def other_table(table: TableName, sink_id: str) -> StartRefused:

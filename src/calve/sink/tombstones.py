@@ -126,6 +126,8 @@ class Tombstones:
 
     def known(self, keys: Keys) -> DataFrame:
         """The keys that may be among `keys`, and the order of their deletes."""
+        assert self._committer is not None, "the tombstones are not open"
+        self._committer.table.refresh()
         rows = self._spark.table(self.name.sql()).where(keys.filter())
         return rows.select(*map(quoted, self._columns))
 
@@ -142,6 +144,7 @@ class Tombstones:
         newest = f.col(batch.NEWEST).alias(order_by)
         rows = gone.select(*map(quoted, keys), newest, f.current_timestamp().alias(_WHEN))
         options = {**prepare.write_options(self._sink), "check-nullability": "false"}
+        self._committer.table.refresh()
         return stage(self._committer.table, rows, options)
 
     def commit(self, staged: Staged, to: Position) -> None:

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from calve import changes, clock, gateway
-from calve.errors import DataRefused
+from calve.errors import ConfigurationError, DataRefused, Moved
 from calve.iceberg import arrow, deletes
-from calve.iceberg.failures import translated
+from calve.iceberg.failures import reading_files, translated
 from calve.iceberg.lookup import FEW, Keys, known_at, look_up
 from calve.iceberg.name import quoted
 from calve.iceberg.stage import NOTHING, Staged, stage
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from calve.decode.undecoded import Undecoded
+
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,9 @@ class Upsert:
     ) -> None:
         self._spark = spark
         self._tombstones = tombstones
-        self._table = table
+        self._live = table
+        self._table = table.frozen()
+        """The table as it was when the batch was begun; what is finished or renewed looks at it anew."""
         self._sink = sink
         self._names = tuple(sink.key_fields)
         self._cost = Cost()
@@ -60,8 +65,40 @@ class Upsert:
         """Write the last change of each key of `frame`, and deletes for the rows that they replace."""
         return self.begin(frame, rows, size).finish()
 
-    def begin(self, frame: DataFrame, rows: int, size: int, undecoded: Undecoded | None = None) -> Begun:
-        """Find the last change of each key, where they can be held here; `undecoded` gives the same rows."""
+    def begin(
+        self,
+        frame: DataFrame,
+        rows: int,
+        size: int,
+        undecoded: Undecoded | None = None,
+        view: Table | None = None,
+    ) -> Begun:
+        """Find the last change of each key, where they can be held here; `undecoded` gives the same rows.
+
+        Begun ahead, `view` is the table; other threads may load it again meanwhile.
+        """
+        self._table = view or self._live.frozen()
+        begun = self._begun(frame, rows, size, undecoded)
+        return replace(begun, finish=self._with_newest(begun.finish))
+
+    def _with_newest(self, stage: Callable[[], Result]) -> Callable[[], Result]:
+        """`stage` on the table as it was last loaded.
+
+        A file that is not there belongs to a snapshot that expired, unless the table still has it.
+        """
+
+        def staged() -> Result:
+            self._table = self._live.frozen()
+            try:
+                return stage()
+            except Moved as error:
+                if self._live.refresh().file == self._table.metadata().file:
+                    raise ConfigurationError(f"{error}, and the table still refers to it") from error
+                raise
+
+        return staged
+
+    def _begun(self, frame: DataFrame, rows: int, size: int, undecoded: Undecoded | None) -> Begun:
         most = choice.MOST_BYTES_OF_SPARK if undecoded is None else choice.MOST_BYTES
         if not (collected.fits(rows, size, most) and self._may_be_quick()):
             return Begun(lambda: self._thorough(frame), is_read=False)
@@ -96,7 +133,8 @@ class Upsert:
         required = [name for name in self._required_names() if name in last.column_names]
         self._refuse_nulls(collected.nulls(last, self._names, required))
         keys = Keys.of(last.select(list(self._names)))
-        rows = last.filter(collected.is_kept(last))
+        rows = last.select([name for name in last.column_names if name not in changes.NAMES])
+        rows = rows.filter(collected.is_kept(last))
         form = prepare.parquet_format(self._table, self._sink)
         found, staged = self._side_by_side(
             lambda: self._find(keys), lambda: arrow.write(self._table, rows, form)
@@ -108,7 +146,7 @@ class Upsert:
             staged.bytes,
             found=found,
             cost=self._cost,
-            again=lambda delta: replace(delta, found=self._find(keys)),
+            again=lambda delta: replace(delta, found=self._with_newest(lambda: self._find(keys))()),
         )
 
     def _thorough(self, frame: DataFrame) -> Staged:
@@ -144,7 +182,7 @@ class Upsert:
             staged.bytes,
             found=found,
             cost=self._cost,
-            again=lambda delta: replace(delta, found=self._find(told.keys)),
+            again=lambda delta: replace(delta, found=self._with_newest(lambda: self._find(told.keys))()),
             done=lambda: _forget(held),
         )
 
@@ -156,6 +194,10 @@ class Upsert:
         """Stage changes for which it matters what the table has: older ones, or such with unknown columns."""
 
         def staged() -> Delta:
+            with reading_files("run the batch", self._table.metadata().location):
+                return compared()
+
+        def compared() -> Delta:
             whole = self._whole(changed, last, told).persist()
             try:
                 after = self._look(whole)
@@ -170,7 +212,13 @@ class Upsert:
 
         return replace(
             staged(),
-            again=lambda old: replace(staged(), again=old.again, done=old.done),
+            again=lambda old: replace(
+                self._with_newest(staged)(),
+                again=old.again,
+                done=old.done,
+                made_for=old.made_for,
+                anew=old.anew,
+            ),
             done=lambda: _forget(held),
         )
 
@@ -294,7 +342,7 @@ class Upsert:
         if keys.count == 0 or head.summary().get("total-data-files") == "0":
             return Found(snapshot=head.snapshotId(), expression=keys.expression())
         if self._sink.deletes == "equality":
-            return Found(deletes.equality_deletes(self._spark, self._table, keys, self._options))
+            return Found(deletes.equality_deletes(self._spark, self._live, keys, self._options))
         begun = time.monotonic()
         hits, files = look_up(self._spark, self._table, head.snapshotId(), keys)
         self._cost.add(files, time.monotonic() - begun)

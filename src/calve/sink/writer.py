@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,10 +13,10 @@ from calve.errors import CalveError, Unavailable
 from calve.iceberg.catalog import Catalog
 from calve.iceberg.evolve import Steps
 from calve.iceberg.stage import NOTHING, Staged, stage
-from calve.iceberg.table import Table
+from calve.iceberg.table import Shape, Table
 from calve.patience import Patience
 from calve.position import Mark, Position
-from calve.schema import Policy, Schema
+from calve.schema import Schema
 from calve.sink import batch, choice, evolve, prepare, refusals, routes
 from calve.sink.begun import Begun
 from calve.sink.choice import Needs
@@ -24,7 +24,7 @@ from calve.sink.commit import Committer
 from calve.sink.declaration import IcebergSink
 from calve.sink.delta import Delta
 from calve.sink.evolve import Evolver, Find
-from calve.sink.overwrite import replacing
+from calve.sink.overwrite import head, replacing
 from calve.sink.tombstones import Tombstones
 from calve.sink.upsert import Upsert
 
@@ -47,6 +47,14 @@ def _tasks(rows: int, size: int, target_size: int, is_partitioned: bool, cores: 
     if is_partitioned:
         return min(cores, -(-rows // _ROWS_OF_ONE_FILE))
     return max(cores, -(-size // target_size))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The columns that the table was last made to fit, and whether the source itself says them."""
+
+    columns: Schema
+    is_said: bool
 
 
 class Writer:
@@ -84,6 +92,8 @@ class Writer:
         self._table: Table | None = None
         self._committer: Committer | None = None
         self._tombstones = Tombstones(spark, sink, sink_id, patience) if sink.order_by else None
+        self._wanted: Wanted | None = None
+        self._fitted_as: Shape | None = None
 
     def find(self, source: str) -> Mark | None:
         """The mark of the table, if the table is there; nothing is written."""
@@ -125,6 +135,19 @@ class Writer:
             Evolver(self.committer, self._patience).evolve(self._steps(columns, is_said))
             if self._tombstones and self._tombstones.is_open:
                 self._tombstones.follow(self._held(columns))
+        self._wanted, self._fitted_as = Wanted(columns, is_said), self.table.metadata().shape
+
+    def renew(self) -> None:
+        """Load the table again, and have it fit what it did before, where another process changed it."""
+        shape = self.table.refresh().shape
+        if self._wanted is not None and shape != self._fitted_as:
+            if shape.uuid != self.committer.uuid:
+                raise refusals.recreated(self.name)
+            self.fit(self._wanted.columns, self._wanted.is_said)
+
+    def view(self) -> Table:
+        """The table as it was last loaded, for a thread of its own to begin a batch with."""
+        return self.table.frozen()
 
     def _steps(self, columns: Schema, is_said: bool) -> Find:
         wanted = prepare.table_columns(columns, self.sink)
@@ -143,57 +166,79 @@ class Writer:
         """
         return self.begin(frame, rows, size, undecoded).finish()
 
-    def begin(self, frame: DataFrame, rows: int, size: int = 0, undecoded: Undecoded | None = None) -> Begun:
-        """Do what `stage` does, as far as it does not matter which rows the table has."""
+    def begin(
+        self,
+        frame: DataFrame,
+        rows: int,
+        size: int = 0,
+        undecoded: Undecoded | None = None,
+        view: Table | None = None,
+    ) -> Begun:
+        """Do what `stage` does, as far as it does not matter which rows the table has.
+
+        Begun ahead, the batch is made for `view`; otherwise the table is loaded again first. Where the table
+        has another shape when the batch is finished or committed, all of it is done again.
+        """
         crash.point("stage.before")
-        begun = self._begun(prepare.renamed(frame, self.sink), rows, size, undecoded)
+        if view is None:
+            self.renew()
+        table, wanted = view or self.view(), self._wanted
+        made_for = table.metadata().shape
+        begun = self._begun(table, prepare.renamed(frame, self.sink), rows, size, undecoded)
+
+        def anew() -> Staged:
+            if wanted is not None and wanted != self._wanted:
+                self.fit(wanted.columns, wanted.is_said)
+            return self.begin(frame, rows, size, undecoded).finish()
 
         def finish() -> Staged:
+            if self.table.metadata().shape != made_for:
+                return anew()
             staged = begun.finish()
             crash.point("stage.after")
-            return staged
+            return replace(staged, made_for=made_for, anew=anew)
 
         return replace(begun, finish=finish)
 
-    def _begun(self, frame: DataFrame, rows: int, size: int, undecoded: Undecoded | None) -> Begun:
-        needs = self._needs(frame, undecoded is not None)
+    def _begun(
+        self, table: Table, frame: DataFrame, rows: int, size: int, undecoded: Undecoded | None
+    ) -> Begun:
+        needs = self._needs(table, frame, undecoded is not None)
         self.made_by = choice.described(needs)
+        begun_at = head(table, self.sink.branch)
         if undecoded is not None and choice.why_java(needs) is None:
-            staged = self._written_where_made(undecoded, rows, size)
-            return Begun(lambda: self._replacing(staged))
+            staged = self._written_where_made(table, undecoded, rows, size)
+            return Begun(lambda: self._replacing(staged, begun_at))
         few = rows <= gateway.ROWS_OF_A_TASK
-        shaped = prepare.shaped(frame, self.table, self._policy)
+        shaped = prepare.shaped(frame, table, lambda: evolve.policy(self.sink, table.metadata()))
         plain = undecoded if shaped is frame and not self.sink.renames else None
         frame = shaped.coalesce(1) if few else shaped
         if self.sink.commit_mode == "upsert":
             made = plain and plain.coalesced(1) if few else plain
             upsert = Upsert(self._spark, self.table, self.sink, self._tombstones)
-            begun = upsert.begin(frame, rows, sys.maxsize if self._met_large_rows else size, made)
+            begun = upsert.begin(frame, rows, sys.maxsize if self._met_large_rows else size, made, table)
             self._met_large_rows |= upsert.met_large_rows
             return begun
-        appended = self._appended(frame)
-        return Begun(lambda: self._replacing(appended))
+        appended = self._appended(table, frame)
+        return Begun(lambda: self._replacing(appended, begun_at))
 
-    def _policy(self) -> Policy:
-        return evolve.policy(self.sink, self.table.metadata())
-
-    def _replacing(self, staged: Staged) -> Staged:
+    def _replacing(self, staged: Staged, begun_at: int) -> Staged:
         if self.sink.commit_mode == "overwrite":
-            return replacing(self._spark, self.table, self.sink, staged)
+            return replacing(self._spark, self.table, self.sink, staged, begun_at, self.sink_id)
         return staged
 
-    def _needs(self, frame: DataFrame, decodes: bool) -> Needs:
+    def _needs(self, table: Table, frame: DataFrame, decodes: bool) -> Needs:
         rows = prepare.values_of(prepare.columns_of(frame))
-        return Needs(self.sink, decodes, held=prepare.held(self.table) if decodes else None, rows=rows)
+        return Needs(self.sink, decodes, held=prepare.held(table) if decodes else None, rows=rows)
 
-    def _written_where_made(self, undecoded: Undecoded, rows: int, size: int) -> Staged:
+    def _written_where_made(self, table: Table, undecoded: Undecoded, rows: int, size: int) -> Staged:
         """Have the workers that decode write the files as well; only what they tell of them comes back."""
         are_small = 0 < size <= rows * _BYTES_OF_A_SMALL_ROW
         if not are_small or self._met_large_rows:
-            return self._written(undecoded, rows, size)
+            return self._written(table, undecoded, rows, size)
         try:
             with gateway.arrow_batches(self._spark, _ROWS_AT_ONCE):
-                return self._written(undecoded, rows, size)
+                return self._written(table, undecoded, rows, size)
         except CalveError as error:
             if not gateway.is_out_of_memory(error):
                 raise
@@ -202,20 +247,20 @@ class Writer:
                 f"{error}; some rows are much larger than others, smaller parts are tried"
             ) from error
 
-    def _written(self, undecoded: Undecoded, rows: int, size: int) -> Staged:
+    def _written(self, table: Table, undecoded: Undecoded, rows: int, size: int) -> Staged:
         from calve.iceberg import arrow
 
-        form = prepare.parquet_format(self.table, self.sink)
-        bucket = prepare.bucket(self.sink, self.table)
-        target = arrow.target(self.table, form, self.sink.change_columns, bucket)
+        form = prepare.parquet_format(table, self.sink)
+        bucket = prepare.bucket(self.sink, table)
+        target = arrow.target(table, form, self.sink.change_columns, bucket)
         cores = self._spark.sparkContext.defaultParallelism
         most = _tasks(rows, size, form.target_bytes, bool(target.fields), cores)
         records = undecoded.records.coalesce(most)
-        staged, counted = arrow.write_where_made(self.table, records, undecoded.work, target)
-        prepare.check_count(counted, staged, self.table)
+        staged, counted = arrow.write_where_made(table, records, undecoded.work, target)
+        prepare.check_count(counted, staged, table)
         return staged
 
-    def _appended(self, frame: DataFrame) -> Staged:
+    def _appended(self, table: Table, frame: DataFrame) -> Staged:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
@@ -223,21 +268,31 @@ class Writer:
         is_row = batch.is_row(frame, self.sink.change_columns)
         frame = frame.observe(counted, F.count_if(is_row).alias("rows"), F.count_if(~is_row).alias("dropped"))
         frame = batch.as_rows(frame.where(is_row), self.sink.change_columns)
-        staged = stage(
-            self.table, prepare.fitted(frame, self.table, self.sink), prepare.write_options(self.sink)
-        )
-        prepare.check_count(counted.get["rows"], staged, self.table)
+        staged = stage(table, prepare.fitted(frame, table, self.sink), prepare.write_options(self.sink))
+        prepare.check_count(counted.get["rows"], staged, table)
         return replace(staged, dropped=counted.get["dropped"])
 
     def commit(self, staged: Staged, to: Position) -> Mark:
         """Commit what was staged together with the position behind it."""
+        held = [staged]
+
+        def renewed(fresh: Staged) -> Staged:
+            held.append(fresh)
+            return self._after_tombstones(fresh, to)
+
         try:
-            if self._tombstones and isinstance(staged, Delta):
-                self._tombstones.commit(staged.tombstones, to)
+            self._after_tombstones(staged, to)
             # A batch without rows moves the position and no more; as an overwrite it would empty a table.
-            return self.committer.commit(NOTHING if staged.is_empty else staged, to)
+            return self.committer.commit(NOTHING if staged.is_empty else staged, to, renewed)
         finally:
-            staged.release()
+            for one in held:
+                one.release()
+
+    def _after_tombstones(self, staged: Staged, to: Position) -> Staged:
+        """`staged`, once the tombstones of its deletes are in their table."""
+        if self._tombstones and isinstance(staged, Delta):
+            self._tombstones.commit(staged.tombstones, to)
+        return staged
 
     @property
     def uuid(self) -> str | None:
