@@ -146,3 +146,28 @@ def test_who_reads_slower_than_need_be_is_told_why() -> None:
         "records are read by Spark's own Kafka source, which takes longer: ssl_ca is left out, so that the "
         "certificates of Java are trusted"
     ]
+
+
+def at(**topics: int) -> dict[str, Any]:
+    """A position in topics of so many partitions."""
+    return {
+        "topics": {
+            name: {"id": name, "offsets": {str(number): 0 for number in range(count)}}
+            for name, count in topics.items()
+        }
+    }
+
+
+def test_records_in_several_partitions_have_no_order_which_plan_warns_of() -> None:
+    alone, both = source(topics=["a"]), source(topics=["a", "b"])
+    assert alone.order_warnings(at(a=1)) == []
+    why = "a key that is in several of them has no order over batches; declare order_by if there is one"
+    assert alone.order_warnings(at(a=2)) == [f"the records of 'a' are in several partitions: {why}"]
+    both_told = [f"the records of 'a', 'b' are in several partitions and topics: {why}"]
+    assert both.order_warnings(at(a=1, b=1)) == both_told
+    assert both.streamed().order_warnings(at(a=1, b=1)) == []
+    assert both.streamed().order_warnings(at(a=1, b=2)) == [
+        f"the records of 'b' are in several partitions: {why}"
+    ]
+    # What is no longer read has nothing to do with it.
+    assert alone.order_warnings(at(a=1, b=4)) == []

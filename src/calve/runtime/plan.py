@@ -151,6 +151,7 @@ def _look(
     found.marked = mark is not None
     found.epoch = mark.epoch + 1 if mark else 1
     found.position = mark.position if mark else source.start()
+    found.warnings += _order_warnings(pipeline, found.position)
     if writer:
         runner.expect(writer)
     found.columns = runner.columns(found.position, closely=True)
@@ -162,6 +163,15 @@ def _look(
     found.writer = _writer(pipeline, found, _held(writer, found))
     if not source.is_streaming:
         found.waiting = source.latest(found.position, Limits(sink.max_batch_size)).rows
+
+
+def _order_warnings(pipeline: ResolvedPipeline, position: Position) -> tuple[str, ...]:
+    """What to know of changes for which nothing but their arrival tells which is the later one."""
+    source, sink = pipeline.source, pipeline.sink
+    if sink.commit_mode != "upsert" or sink.order_by is not None:
+        return ()
+    is_by_stream = sink.template is not None and sink.template.is_by_stream
+    return tuple((source.streamed() if is_by_stream else source).order_warnings(position))
 
 
 def _held(writer: Writer | Routed | None, found: Plan) -> Held | None:

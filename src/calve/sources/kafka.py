@@ -341,6 +341,13 @@ class KafkaSource(KafkaKeys):
         why = self.why_java()
         return [f"records are read by Spark's own Kafka source, which takes longer: {why}"] if why else []
 
+    def order_warnings(self, position: Position) -> list[str]:
+        topics = self._unordered(position)
+        names = ", ".join(f"'{topic}'" for topic in topics[:3]) + (", …" if len(topics) > 3 else "")
+        why = "a key that is in several of them has no order over batches; declare order_by if there is one"
+        where = "partitions" if len(topics) == 1 or self._tells_stream else "partitions and topics"
+        return [f"the records of {names} are in several {where}: {why}"] if topics else []
+
     def why_java(self) -> str | None:
         """Why Spark's own source reads, and not the workers that decode; None where they do."""
         return kafka_client.why_java(self.options, self.security_protocol, self.ssl_ca is not None)

@@ -122,6 +122,10 @@ class Source(Model, ABC):
             f"Cannot read changes from connector '{self.connector}': it does not tell the order of its rows"
         )
 
+    def order_warnings(self, position: Position) -> list[str]:
+        """What to know where changes behind `position` are applied in the order in which they arrive."""
+        return []
+
     def undecoded(
         self, spark: SparkSession, after: Position, to: Position, bad: Catch | None, *, as_changes: bool
     ) -> Undecoded | None:
