@@ -6,8 +6,16 @@ import errno
 
 import pytest
 
-from calve.errors import ConfigurationError, Conflict, Moved, NotPermitted, Unavailable
-from calve.iceberg.failures import _translate, translated
+from calve.errors import (
+    ConfigurationError,
+    Conflict,
+    Moved,
+    NotPermitted,
+    StartRefused,
+    TableGone,
+    Unavailable,
+)
+from calve.iceberg.failures import _translate, reading_files, translated
 from calve.model import Secret
 
 PACKAGE = "org.apache.iceberg.exceptions"
@@ -34,6 +42,46 @@ def test_a_server_that_is_away_is_told_by_the_cause_and_not_by_the_request():
 def test_a_look_up_that_is_no_longer_right_is_told_apart_from_a_lost_race(said):
     assert type(_translate(f"{PACKAGE}.ValidationException: {said}", "commit")) is Moved
     assert type(_translate(f"{PACKAGE}.CommitFailedException: {said}", "commit")) is Conflict
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"{PACKAGE}.ValidationException: Cannot determine history between starting snapshot 1 and 2",
+        f"{PACKAGE}.ValidationException: Cannot find snapshot with ID 7",
+        "java.lang.IllegalArgumentException: Snapshot 7 is not an ancestor of 9",
+    ],
+)
+def test_a_snapshot_that_expired_under_a_commit_is_looked_up_again(said):
+    assert type(_translate(said, "commit")) is Moved
+
+
+def test_a_file_that_expired_is_a_reason_to_look_again_where_it_is_one_of_the_table():
+    error = RuntimeError(f"{PACKAGE}.NotFoundException: Failed to open input stream for file: /lake/t/m.avro")
+    for within, kind in (("", Moved), ("/lake/t", Moved), ("/lake/s", ConfigurationError)):
+        with pytest.raises(kind), reading_files("look", within):
+            raise foreign(error)
+    with pytest.raises(Moved), reading_files("look"):
+        raise FileNotFoundError("t/data.parquet")
+
+
+def foreign(error):
+    from py4j.protocol import Py4JError
+
+    return Py4JError(str(error))
+
+
+def test_a_table_that_was_made_anew_and_one_that_is_gone_are_told_apart():
+    other = _translate("java.lang.IllegalStateException: Table UUID does not match: current=1 != 2", "go on")
+    assert (type(other), other.exit_code) == (StartRefused, 65)
+    none = _translate(f"{PACKAGE}.NoSuchTableException: Table does not exist: s.t", "go on with table 's.t'")
+    assert (type(none), none.exit_code) == (TableGone, 78)
+    assert str(none).startswith("Cannot go on with table 's.t': it is no longer there")
+
+
+def test_a_format_that_was_upgraded_under_a_commit_costs_an_attempt():
+    said = f"{PACKAGE}.BadRequestException: Malformed request: Cannot add a snapshot: first-row-id is null"
+    assert type(_translate(said, "commit")) is Conflict
 
 
 @pytest.mark.parametrize("code", [301, 302, 307, 308])

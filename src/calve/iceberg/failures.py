@@ -22,6 +22,8 @@ from calve.redaction import redacted
 _PACKAGE = r"org\.apache\.iceberg\.exceptions\."
 _KINDS: tuple[tuple[str, type[CalveError]], ...] = (
     ("CommitFailedException", Conflict),
+    # A catalog that compares no format version took the upgrade of the table before our commit.
+    (r"\w+(?=: (?:Malformed request: )?Cannot add a snapshot: first-row-id is null)", Conflict),
     (r"ValidationException(?=: (?:Cannot commit, missing data files|Found |Missing required files))", Moved),
     ("CommitStateUnknownException", Unavailable),
     ("ServiceUnavailableException|ServiceFailureException|RuntimeIOException|RESTException", Unavailable),

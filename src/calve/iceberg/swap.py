@@ -91,7 +91,28 @@ def _swap(table: Table, base: Metadata, snapshot: Any, change: Change, mark: Mar
     builder = gateway.jvm().org.apache.iceberg.TableMetadata.buildFrom(base.java)
     builder = builder.setBranchSnapshot(snapshot, change.branch)
     builder = builder.setProperties(java.string_map({change.property: mark.dump()}))
-    table.java.operations().commit(base.java, builder.build())
+    operations = table.java.operations()
+    if change.staged.made_for is not None and java.is_a(operations, _OF_REST):
+        _pin(builder, base)
+    operations.commit(base.java, builder.build())
+
+
+_OF_REST = "org.apache.iceberg.rest.RESTTableOperations"
+
+
+def _pin(builder: Any, base: Metadata) -> None:
+    """Have a REST catalog refuse the commit where it has another schema or spec by now than `base`.
+
+    The client asks the server to compare what a commit changes, and nothing else. So the commit sets both to
+    what they are, which the builder has no call for, as it leaves out what changes nothing.
+    """
+    kinds = gateway.jvm().org.apache.iceberg
+    private = builder.getClass().getDeclaredField("changes")
+    private.setAccessible(True)
+    changes = private.get(builder)
+    shape = base.shape
+    changes.add(getattr(kinds, "MetadataUpdate$SetCurrentSchema")(shape.schema_id))
+    changes.add(getattr(kinds, "MetadataUpdate$SetDefaultPartitionSpec")(shape.spec_id))
 
 
 def held_back(table: Table) -> Callable[[], None]:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -264,13 +264,22 @@ class Letters:
         if self._committer is None:
             self._take(after)
         self._open.table.refresh()
+        batch = digest(after, to)
         if told.is_whole and not self._in_doubt and self._sink.format == "parquet":
-            return self._here(told, digest(after, to))
+            return self._again_as_needed(lambda: self._here(told, batch))
         found = self._frame(told) if told.is_whole else again(self._read)
         if self._cut_off is not None:
-            return self._finished(found, digest(after, to), self._cut_off)
+            return self._finished(found, batch, self._cut_off)
+        return self._again_as_needed(lambda: self._there(told, found, batch))
+
+    def _again_as_needed(self, write: Callable[[], Staged]) -> Staged:
+        """What `write` stages; it is done again where somebody changes the columns of the table meanwhile."""
+        return replace(write(), anew=lambda: self._again_as_needed(write))
+
+    def _there(self, told: Told, found: DataFrame, batch: str) -> Staged:
+        """Letters written by Spark."""
         options = {**prepare.write_options(self._sink), "check-nullability": "false"}
-        staged = stage(self._open.table, self._rows(found, digest(after, to)), options)
+        staged = stage(self._open.table, self._rows(found, batch), options)
         if not self._in_doubt:
             prepare.check_count(told.bad, staged, self._open.table)
         return staged
