@@ -147,19 +147,19 @@ def _trust(is_proof: Callable[[CalveError], bool]) -> Switch:
     def off(patch: pytest.MonkeyPatch) -> None:
         look, once = Committer._until_certain, Committer.commit
 
-        def until_certain(self: Committer, change: Change, propose: Propose, place: str) -> Mark:
+        def until_certain(self: Committer, change: Change, propose: Propose, place: str, *more: Any) -> Mark:
             if place == "commit":
                 with _proof(is_proof):
                     return commit.attempt(self.table, change, propose, place)
-            return look(self, change, propose, place)
+            return look(self, change, propose, place, *more)
 
-        def again(self: Committer, staged: Any, to: Any) -> Mark:
+        def again(self: Committer, staged: Any, to: Any, *more: Any) -> Mark:
             with suppress(_Again):
-                return once(self, staged, to)
+                return once(self, staged, to, *more)
             found = self._mark(self.reload())
             if found is not None and self.held is not None and found.writer == self.held.writer:
                 self.held = found
-            return again(self, staged, to)
+            return again(self, staged, to, *more)
 
         patch.setattr(Committer, "_until_certain", until_certain)
         patch.setattr(Committer, "commit", again)
@@ -200,7 +200,7 @@ def _name_each_attempt_anew(patch: pytest.MonkeyPatch) -> None:
             renew(change)
             raise
 
-    def until_certain(self: Committer, change: Change, propose: Propose, place: str) -> Mark:
+    def until_certain(self: Committer, change: Change, propose: Propose, place: str, *more: Any) -> Mark:
         renew(change)
 
         def renamed(base: Metadata) -> Proposal:
@@ -209,7 +209,7 @@ def _name_each_attempt_anew(patch: pytest.MonkeyPatch) -> None:
                 return Proposal(current, landed=True)
             return Proposal(replace(propose(base).mark, commit=names[id(change)]))
 
-        return look(self, change, renamed, place)
+        return look(self, change, renamed, place, *more)
 
     patch.setattr(commit, "attempt", attempt)
     patch.setattr(Committer, "_until_certain", until_certain)
@@ -219,10 +219,10 @@ def _believe_a_success(patch: pytest.MonkeyPatch) -> None:
     """Do not look whether the table has what its catalog says it took."""
     look = Committer._until_certain
 
-    def until_certain(self: Committer, change: Change, propose: Propose, place: str) -> Mark:
+    def until_certain(self: Committer, change: Change, propose: Propose, place: str, *more: Any) -> Mark:
         with suppress(CalveError):
             return commit.attempt(self.table, change, propose, place)
-        return look(self, change, propose, place)
+        return look(self, change, propose, place, *more)
 
     patch.setattr(Committer, "_until_certain", until_certain)
 

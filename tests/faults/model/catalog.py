@@ -94,6 +94,9 @@ class Version:
     def lastSequenceNumber(self) -> int:
         return self.last
 
+    def lastUpdatedMillis(self) -> int:
+        return 0
+
     def ref(self, branch: str) -> Any:
         found = self.refs.get(branch)
         return None if found is None else SimpleNamespace(snapshotId=lambda: found)
