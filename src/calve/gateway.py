@@ -9,7 +9,7 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -75,6 +75,17 @@ class Package:
             raise AttributeError(name)
         whole = f"{self._name}.{name}" if self._name else name
         return Package(whole, self._client) if name[0].islower() else JavaClass(whole, self._client)
+
+
+def launch(settings: Mapping[str, str]) -> None:
+    """Start the JVM with `settings` on its command line, unless there is one.
+
+    Settings that a session is built with later are not on it: every user of the machine can read it.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    if SparkContext._gateway is None:
+        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
 
 
 _WITHOUT_PACKAGE = ("PythonUtils", "PythonSQLUtils", "SimplePythonFunction")

@@ -82,3 +82,11 @@ def test_jars_come_before_what_the_user_has_on_the_class_path():
         "b.jar",
         "c.jar",
     ]
+
+
+def test_an_archive_that_others_may_write_is_not_used(home, folder, caplog):
+    archive = archive_of(home, [folder / JAR])
+    archive.touch()
+    archive.chmod(0o666)
+    assert warm.options(home, [folder / JAR], "-Xss4m") == "-Xss4m"
+    assert "others may write to it" in caplog.text

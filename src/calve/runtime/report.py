@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from calve.redaction import cleaned
+from calve.runtime import scratch
 
 log = logging.getLogger("calve")
 
@@ -91,7 +92,7 @@ class Report:
         # Another process may run the same pipeline until one of them is refused.
         fresh = self._file.with_suffix(f".{os.getpid()}.tmp")
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+            scratch.make_private(self._file.parent)
             fresh.write_text(text)
             fresh.replace(self._file)
         except OSError as error:

@@ -17,9 +17,11 @@ from calve.catalogs.rest import bounded
 from calve.errors import CalveError, ConfigurationError, TryAgain
 from calve.iceberg.catalog import POLICY
 from calve.project import SparkSettings
-from calve.runtime import jars, java, package, warm
+from calve.redaction import remember
+from calve.runtime import jars, java, package, scratch, warm
 from calve.runtime.spark_log import SparkLog
 from calve.runtime.surroundings import Surroundings
+from calve.spark_settings import is_secret
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,9 +50,15 @@ _DEFAULTS = {
 _CLASS_PATH = "SPARK_DIST_CLASSPATH"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _COMPILED_ONCE = "-XX:TieredStopAtLevel=1"
-_LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _ADDRESSES = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME")
 """Without them Spark looks up the name of the machine, which not every machine can resolve."""
+_LOCAL_DIRS = "SPARK_LOCAL_DIRS"
+_LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Any user of the machine can reach the ports at which the driver listens.
+    "spark.authenticate": "true",
+}
 _PYTHON = "spark.pyspark.python"
 _DAEMON = {"spark.python.daemon.module": "calve.runtime.daemon"}
 
@@ -76,10 +84,9 @@ def start(
     files = jars.resolve(jars.needed({"core", *components}), progress=progress)
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder
-    for key, value in {**settings_map(settings, files, plans_only), **told}.items():
-        builder = builder.config(key, value)
+    found = {**settings_map(settings, files, plans_only), **told}
     if _has_jvm_of_its_own(settings.master):
+        found |= _private(found)
         os.environ[_CLASS_PATH] = warm.class_path(files, os.environ.get(_CLASS_PATH, ""))
     _keep_loggers_apart()
     if log is not None:
@@ -89,6 +96,10 @@ def start(
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
     output = SparkLog(log)
     with output.taking_output(), gateway.signals_kept(), _told_why(output):
+        gateway.launch(_public(found))
+        builder = SparkSession.builder
+        for key, value in found.items():
+            builder = builder.config(key, value)
         spark = builder.getOrCreate()
         gateway.keep_names()
         if log is not None:
@@ -111,6 +122,27 @@ def _told_why(output: SparkLog) -> Iterator[None]:
         if reason:
             raise ConfigurationError(f"Cannot start Spark: {reason}") from error
         raise TryAgain("Cannot start Spark: its JVM ended and did not say why") from error
+
+
+def _public(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings without secrets, which are looked for in texts from now on."""
+    secret = {name for name in settings if is_secret(name) or name.startswith("spark.executorEnv.")}
+    for name in secret:
+        remember(settings[name])
+    return {name: value for name, value in settings.items() if name not in secret}
+
+
+def _private(settings: Mapping[str, str]) -> dict[str, str]:
+    """Where Spark and Java put down rows and libraries: in folders that no other user can open."""
+    wanted = os.environ.get(_LOCAL_DIRS) or settings.get("spark.local.dir")
+    bases = [base.strip() for base in wanted.split(",")] if wanted else [None]
+    folders = [str(scratch.folder(base)) for base in bases]
+    if os.environ.get(_LOCAL_DIRS):
+        os.environ[_LOCAL_DIRS] = ",".join(folders)
+    options = settings.get(_JAVA_OPTIONS, "")
+    if "java.io.tmpdir" not in options and " " not in folders[0]:
+        options = f"-Djava.io.tmpdir={folders[0]} {options}".rstrip()
+    return {"spark.local.dir": ",".join(folders), _JAVA_OPTIONS: options}
 
 
 def end(spark: SparkSession, at_once: bool = False) -> None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from calve.redaction import redacted
+from calve.runtime import scratch
 
 log = logging.getLogger("calve")
 
@@ -38,8 +39,8 @@ class SparkLog:
 
     def _opened(self, file: Path) -> int:
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            scratch.make_private(file.parent)
+            return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
             log.warning(
                 "Cannot keep what Spark prints in '%s': %s; name another folder with --state or CALVE_STATE",

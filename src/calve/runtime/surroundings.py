@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from calve.catalogs import Catalog
 from calve.errors import ConfigurationError
 from calve.model import Secret
+from calve.runtime import scratch
 from calve.stores.gcs import KEY_FILE
 
 CLOSED = {
@@ -52,7 +50,7 @@ class Surroundings:
                     "Cannot start Spark on a cluster with 'service_account_key' as JSON: name a file that "
                     "every machine has"
                 )
-            found[KEY_FILE] = _private_file(key)
+            found[KEY_FILE] = str(scratch.write_private(key, "service-account.json"))
         environ.update(found)
         return {} if is_local else {f"spark.executorEnv.{name}": value for name, value in found.items()}
 
@@ -70,12 +68,3 @@ def of(catalogs: Iterable[Catalog]) -> Surroundings:
                     "and a process can have one"
                 )
     return Surroundings(variables, asks)
-
-
-def _private_file(text: str) -> str:
-    """A file that only this user can read, for as long as the process lives."""
-    number, name = tempfile.mkstemp(prefix="calve-", suffix=".json")
-    with os.fdopen(number, "w") as file:
-        file.write(text)
-    atexit.register(Path(name).unlink, missing_ok=True)
-    return name

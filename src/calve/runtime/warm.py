@@ -6,6 +6,7 @@ The archive belongs to one Java and one class path; a JVM that finds another one
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,9 @@ from tempfile import TemporaryDirectory
 
 from calve import gateway
 from calve.errors import CalveError
-from calve.runtime import jars, java
+from calve.runtime import jars, java, scratch
+
+log = logging.getLogger(__name__)
 
 _DECLARATION = """\
 version: "1.0"
@@ -44,6 +47,10 @@ def options(home: Path, files: Sequence[Path], given: str) -> str:
     archive = _archive(home, files)
     if not archive.is_file() or "Archive" in given:
         return given
+    # Java runs the byte code of an archive as it is; jars are compared with what is pinned.
+    if not scratch.is_only_ours(archive):
+        log.warning("'%s' is not used: others may write to it or to its folder", archive)
+        return given
     return f"-XX:SharedArchiveFile={archive} -Xlog:disable {given}".rstrip()
 
 
@@ -59,6 +66,7 @@ def make() -> Path:
     unfinished = archive.with_suffix(f".{os.getpid()}")
     with TemporaryDirectory() as folder:
         _run(Path(folder), unfinished)
+    unfinished.chmod(0o644)
     unfinished.replace(archive)
     return archive
 
