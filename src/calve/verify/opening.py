@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 
 Load = Callable[[], "Table | None"]
 
-_SPARK_ONLY = ("type", "cache-enabled", "io-impl", "rest.auth.type", "client.factory")
+_SPARK_ONLY = (
+    "type",
+    "cache-enabled",
+    "io-impl",
+    "rest.auth.type",
+    "rest.client.connection-timeout-ms",
+    "rest.client.socket-timeout-ms",
+    "client.factory",
+)
 _NAMES = {
     "client.region": "s3.region",
     "adls.auth.shared-key.account.name": "adls.account-name",
