@@ -149,6 +149,7 @@ def test_the_created_table_has_the_declared_properties(lake, pipeline):
     assert metadata.format_version == 3
     assert metadata.property("team") == "shop"
     assert metadata.property("write.metadata.delete-after-commit.enabled") == "true"
+    assert metadata.property("write.metadata.previous-versions-max") == "50"
     assert metadata.snapshots()[-1].summary["run"] == "7"
     assert not metadata.schema().column("id").nullable
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from calve import clock
 from calve.errors import TableMismatch
-from calve.iceberg import content, java, partitions
+from calve.iceberg import content, durable, java, partitions
 from calve.iceberg.failures import translated
 from calve.iceberg.metrics import COUNTS, ID, WHOLE, leaves
 from calve.iceberg.near import path_of
@@ -116,6 +116,7 @@ def write(table: Table, rows: pa.Table, form: Format) -> Staged:
             for values, part in list(_partitions(fitted, made.fields))
             for file in _written(table, made, values, part)
         ]
+        durable.flush(file.location for file in files)
         return _staged(table, made, files)
 
 
@@ -133,7 +134,9 @@ def write_keys(table: Table, keys: pa.Table, schema: Any) -> list[Written]:
     form = Format("zstd", fitted.nbytes + 1)
     with translated(f"write delete files of table '{table.name}'"):
         only = Target(fitted.schema, folder(table), form, lengths=bounds(table.metadata()))
-        return list(_written(table, only, (), fitted))
+        files = list(_written(table, only, (), fitted))
+        durable.flush(file.location for file in files)
+        return files
 
 
 def _fitted(table: Table, rows: pa.Table, wanted: pa.Schema) -> pa.Table:

@@ -12,9 +12,10 @@ from weakref import WeakSet
 
 from calve import gateway
 from calve.errors import CalveError
-from calve.iceberg import java, purge, redirects
+from calve.iceberg import durable, java, purge, redirects
 from calve.iceberg.failures import translated
 from calve.iceberg.name import TableName
+from calve.iceberg.pointer import Pointer
 from calve.iceberg.table import Metadata, Table, confine
 from calve.partitioning import PartitionField, SortField
 from calve.schema import Schema
@@ -85,6 +86,7 @@ class Catalog:
         self._declared: dict[str, str] = {}
         self._tables: WeakSet[Table] = WeakSet()
         self._opened = self._open()
+        self._pointer = Pointer.of(name, _settings(self._spark, name))
 
     @property
     def _java(self) -> Any:
@@ -156,7 +158,7 @@ class Catalog:
 
     def load(self, name: TableName) -> Table:
         """The table as it is now; raises ConfigurationError if there is none."""
-        table = Table(name, self._loaded(name), self._policy, partial(self._loaded, name))
+        table = Table(name, self._loaded(name), self._policy, partial(self._loaded, name), self._pointer)
         self._tables.add(table)
         return table
 
@@ -221,7 +223,10 @@ class Catalog:
         except CalveError:
             if not self.has_table(name):
                 raise
-        return self.load(name)
+        table = self.load(name)
+        with translated(f"create table '{name}'"):
+            durable.flush([table.metadata().file])
+        return table
 
     def _identifier(self, name: TableName) -> Any:
         return self._jvm.org.apache.iceberg.catalog.TableIdentifier.of(

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from calve import gateway
-from calve.iceberg import arrow, content, java
+from calve.iceberg import arrow, content, durable, java
 from calve.iceberg.failures import translated
 from calve.iceberg.lookup import Hits, Keys
 from calve.iceberg.name import quoted
 from calve.iceberg.parquet import Written
 from calve.iceberg.stage import stage
-from calve.iceberg.table import Table
+from calve.iceberg.table import Metadata, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +42,9 @@ def position_deletes(table: Table, hits: Sequence[Hits]) -> Deletes:
     """Position delete files for format 2, one for each data file, instead of those about that file alone."""
     with translated(f"write delete files of table '{table.name}'"):
         specs = table.java.specs()
-        added = content.files([_position_delete(table, specs, hit) for hit in hits], specs)
+        written = [_position_delete(table, specs, hit) for hit in hits]
+        durable.flush(str(one["file-path"]) for one in written)
+        added = content.files(written, specs)
     removed = tuple(old for hit in hits if hit.deleted is not None for old in hit.deletes if _is_of(old, hit))
     return Deletes(added, removed, sum(len(hit.positions) for hit in hits))
 
@@ -110,6 +112,8 @@ def deletion_vectors(table: Table, hits: Sequence[Hits]) -> Deletes:
             writer.delete(hit.path, index, table.java.specs().get(hit.file.specId()), hit.file.partition())
         writer.close()
         added = tuple(java.each(writer.result().deleteFiles()))
+        # All vectors of a batch are in one file.
+        durable.flush({str(added[0].location())} if added else ())
     return Deletes(added, tuple(old for hit in hits for old in hit.deletes if _is_of(old, hit)), rows)
 
 
@@ -187,11 +191,14 @@ def unpartitioned(table: Table) -> Any:
     # An update of a spec is made for the version that was read last; another writer may have gone on.
     table.refresh()
     if _without_fields(table) is None:
-        update = table.java.updateSpec()
-        for field in java.each(table.java.spec().fields()):
-            update = update.removeField(field.name())
         with translated(f"add a spec to table '{table.name}'"):
+            transaction = table.java.newTransaction()
+            base = Metadata(transaction.startMetadata())
+            update = transaction.updateSpec()
+            for field in java.each(base.java.spec().fields()):
+                update = update.removeField(field.name())
             update.addNonDefaultSpec().commit()
+            table.commit(base, transaction.currentMetadata())
             table.refresh()
     return _without_fields(table)
 

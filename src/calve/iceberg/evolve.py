@@ -60,7 +60,7 @@ def attempt(table: Table, decide: Callable[[Metadata], Steps], branch: str = "ma
             _make(transaction, steps)
             transaction.newFastAppend().toBranch(branch).commit()
             crash.point("schema.applied")
-            table.java.operations().commit(base.java, transaction.currentMetadata())
+            table.commit(base, transaction.currentMetadata())
             crash.point("schema.swapped")
         return steps
 

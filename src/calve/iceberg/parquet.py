@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from calve import changes
 from calve.errors import ConfigurationError, DataRefused
 from calve.gateway import WorkerError
-from calve.iceberg import metrics, partitions
+from calve.iceberg import durable, metrics, partitions
 from calve.iceberg.failures import of_store
 from calve.iceberg.metrics import Leaf, leaves
 from calve.iceberg.partitions import Field
@@ -169,6 +169,7 @@ class Files:
             self._end(values)
         for values in list(self._open):
             self._end(values)
+        durable.flush(file.location for file in self._done)
         counts = {"made": self._made, "dropped": self._dropped}
         return [*(json.dumps(vars(file)) for file in self._done), json.dumps(counts)]
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from calve import clock
 from calve.errors import Outdated
-from calve.iceberg import java
+from calve.iceberg import durable, java
+from calve.iceberg.bulk import BYTES, LOCATION, ROWS, Listed
 from calve.iceberg.failures import translated
 from calve.iceberg.table import Metadata, Shape, Table
 
@@ -37,8 +38,12 @@ class Staged:
         return self.rows == 0
 
     def update(self, table: Any) -> Any:
-        """A new update of Iceberg's that does to `table` what was staged."""
-        update = table.newFastAppend()
+        """A new update of Iceberg's that does to `table` what was staged.
+
+        An append that merges manifests once there are many keeps planning and commits as cheap as they were;
+        a commit without files has nothing to merge.
+        """
+        update = table.newAppend() if self.files else table.newFastAppend()
         for file in self.files:
             update = update.appendFile(file)
         return update
@@ -85,10 +90,11 @@ def stage(table: Table, frame: DataFrame, options: Mapping[str, str]) -> Staged:
             writer.option("use-table-distribution-and-ordering", "false").option(
                 "fanout-enabled", "true"
             ).save(group)
-            files = tuple(java.each(coordinator.fetchNewFiles(table.java, group)))
+            written = Listed(coordinator.fetchNewFiles(table.java, group))
+            durable.flush(written.texts(LOCATION))
     finally:
         coordinator.clearRewrite(table.java, group)
         cache.remove(group)
-    rows = sum(file.recordCount() for file in files)
-    size = sum(file.fileSizeInBytes() for file in files)
+    files = tuple(written[index] for index in range(len(written)))
+    rows, size = sum(written.numbers(ROWS)), sum(written.numbers(BYTES))
     return Staged(files, rows, size, made_for=made_for)

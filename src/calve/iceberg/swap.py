@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from calve import crash, gateway
 from calve.errors import Conflict, Unavailable
-from calve.iceberg import java
+from calve.iceberg import durable, java, manifests
 from calve.iceberg.failures import translated
 from calve.iceberg.stage import NOTHING, Staged
 from calve.iceberg.table import Metadata, Table
@@ -91,10 +92,9 @@ def _swap(table: Table, base: Metadata, snapshot: Any, change: Change, mark: Mar
     builder = gateway.jvm().org.apache.iceberg.TableMetadata.buildFrom(base.java)
     builder = builder.setBranchSnapshot(snapshot, change.branch)
     builder = builder.setProperties(java.string_map({change.property: mark.dump()}))
-    operations = table.java.operations()
-    if change.staged.made_for is not None and java.is_a(operations, _OF_REST):
+    if change.staged.made_for is not None and java.is_a(table.java.operations(), _OF_REST):
         _pin(builder, base)
-    operations.commit(base.java, builder.build())
+    table.commit(base, builder.build(), manifests.written(snapshot))
 
 
 _OF_REST = "org.apache.iceberg.rest.RESTTableOperations"
@@ -115,6 +115,13 @@ def _pin(builder: Any, base: Metadata) -> None:
     changes.add(getattr(kinds, "MetadataUpdate$SetDefaultPartitionSpec")(shape.spec_id))
 
 
+def flush_metadata(table: Table, base: Metadata) -> None:
+    """Have the metadata file of a commit on disk that a catalog wrote, which does not wait for the disk."""
+    # A file that is gone has been replaced by so many commits that the table does not keep it any more.
+    with translated(f"commit to table '{table.name}'"), suppress(FileNotFoundError):
+        durable.flush([base.file])
+
+
 def held_back(table: Table) -> Callable[[], None]:
     """An empty commit made for `table` as it is now, as a function that swaps it in.
 
@@ -128,6 +135,6 @@ def held_back(table: Table) -> Callable[[], None]:
         with translated(f"commit to table '{table.name}'"):
             builder = gateway.jvm().org.apache.iceberg.TableMetadata.buildFrom(base.java)
             fresh = builder.setBranchSnapshot(snapshot, "main").build()
-            table.java.operations().commit(base.java, fresh)
+            table.commit(base, fresh)
 
     return swap

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from calve import gateway, schema
 from calve.errors import TableGone
-from calve.iceberg import failures, java, travel
+from calve.iceberg import durable, failures, java, travel
 from calve.iceberg.failures import translated
 from calve.iceberg.name import TableName
+from calve.iceberg.pointer import Pointer
 from calve.iceberg.travel import History, Snapshot
 from calve.partitioning import PartitionField
 from calve.position import (
@@ -217,12 +218,14 @@ class Table:
         java_table: Any,
         policy: Policy | None = None,
         again: Callable[[], Any] | None = None,
+        pointer: Pointer | None = None,
     ) -> None:
-        """`again` loads the table of Java's anew, after its catalog was."""
+        """`again` loads the table of Java's anew, after its catalog was; `pointer` swaps its metadata."""
         self.name = name
         self._java = java_table
         self._policy = policy
         self._again = again
+        self._pointer = pointer
 
     @property
     def java(self) -> Any:
@@ -255,6 +258,16 @@ class Table:
         if found is None:
             raise gone(self.name)
         return Metadata(found)
+
+    def commit(self, base: Metadata, new: Any, written: Sequence[str] = ()) -> None:
+        """Swap the metadata `base` for `new`, when the files `written` that it points to are on disk."""
+        operations = self.java.operations()
+        if self._pointer is None:
+            durable.flush(written)
+            operations.commit(base.java, new)
+            return
+        self._pointer.swap(self.name, operations, base.java, new, written)
+        operations.refresh()
 
     def remove_files(self) -> None:
         """Delete all that is left in the place of a table that has been dropped, where the store can."""

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from calve import crash, position
 from calve.errors import CalveError, Moved, Outdated
+from calve.iceberg import manifests
 from calve.iceberg.stage import NOTHING, Staged
-from calve.iceberg.swap import Change, Proposal, attempt
+from calve.iceberg.swap import Change, Proposal, attempt, flush_metadata
 from calve.iceberg.table import Metadata, Table
 from calve.patience import Patience
 from calve.position import Ancestor, Decision, Lineage, Mark, Position, Trail
@@ -177,8 +178,10 @@ class Committer:
             except CalveError as error:
                 failure = error
             is_renewed = self._patience.renew(failure)
-            proposal = propose(self.reload())
+            base = self.reload()
+            proposal = propose(base)
             if proposal.landed:
+                self._settle(base, proposal.mark)
                 self._patience.recovered()
                 return proposal.mark
             if not is_renewed:
@@ -197,6 +200,13 @@ class Committer:
             except CalveError as error:
                 self._patience.wait(error)
                 self.reload()
+
+    def _settle(self, base: Metadata, mark: Mark) -> None:
+        """Have the metadata of a commit that is in the table on disk, and its unused manifests deleted."""
+        self._patience.keep_trying(lambda: flush_metadata(self.table, base))
+        head = base.head(self.branch)
+        if head is not None and head.summary().get(position.SUMMARY_COMMIT) == mark.commit:
+            manifests.remove_intermediate(self.table.java.io(), head)
 
     def reload(self) -> Metadata:
         """The table as it is now; a service that went away is waited for."""

@@ -39,6 +39,10 @@ _CODECS = {
     ("orc", "gzip"): "zlib",
 }
 
+PREVIOUS_VERSIONS = "50"
+"""How many metadata files of a table are kept: each is as large as its list of snapshots, and a copy of the
+catalog is good for as many commits."""
+
 
 def table_name(sink: IcebergSink) -> TableName:
     """The table that `sink` writes to."""
@@ -67,6 +71,7 @@ def creation_properties(sink: IcebergSink) -> dict[str, str]:
         _CODEC_PROPERTIES[sink.format]: codec(sink),
         "write.target-file-size-bytes": str(sink.target_file_size_mb * 2**20),
         "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": PREVIOUS_VERSIONS,
         **sink.table_properties,
     }
 

@@ -74,6 +74,9 @@ class Snapshot:
     def summary(self) -> Mapping[str, str]:
         return self.said
 
+    def manifestListLocation(self) -> str:
+        return f"memory://snap-{self.id}"
+
 
 @dataclass(frozen=True, eq=False)
 class Version:
@@ -96,6 +99,9 @@ class Version:
 
     def lastUpdatedMillis(self) -> int:
         return 0
+
+    def metadataFileLocation(self) -> str:
+        return f"memory://{self.last}"
 
     def ref(self, branch: str) -> Any:
         found = self.refs.get(branch)
@@ -285,6 +291,12 @@ class JavaTable:
 
     def newFastAppend(self) -> Append:
         return Append(self)
+
+    def newAppend(self) -> Append:
+        return Append(self)
+
+    def io(self) -> None:
+        return None
 
 
 class Append:
