@@ -45,7 +45,9 @@ def fill(calve, files=FILES):
     """More small files than are read before a signal comes: batch follows batch."""
     for number in range(files):
         rows = (json.dumps({"id": number * ROWS + row}) for row in range(ROWS))
-        (calve.folder / "inbox" / f"{number:04}.json").write_text("\n".join(rows) + "\n")
+        file = calve.folder / "inbox" / f"{number:04}.json"
+        if not file.exists():
+            file.write_text("\n".join(rows) + "\n")
 
 
 def running(calve, batches):
@@ -77,8 +79,12 @@ def to_service(process, number):
 
 @pytest.mark.parametrize(
     ("number", "receivers"),
-    [(signal.SIGINT, to_process), (signal.SIGINT, to_group), (signal.SIGTERM, to_service)],
-    ids=["SIGINT", "SIGINT to the group", "SIGTERM to the service"],
+    [
+        pytest.param(signal.SIGINT, to_process, marks=pytest.mark.full),
+        (signal.SIGINT, to_group),
+        pytest.param(signal.SIGTERM, to_group, marks=pytest.mark.full),
+        (signal.SIGTERM, to_service),
+    ],
 )
 def test_a_signal_ends_a_busy_run_after_its_batch(calve, number, receivers):
     fill(calve)
@@ -108,6 +114,7 @@ def test_a_jvm_that_is_killed_ends_the_run_with_one_line_and_75(calve):
     assert calve.status("orders")["state"] == "failed"
 
 
+@pytest.mark.full
 def test_a_process_that_is_killed_takes_the_jvm_and_the_workers_with_it(calve):
     fill(calve)
     process = running(calve, batches=1)
@@ -134,6 +141,33 @@ def test_a_start_that_waits_for_a_catalog_is_given_up_at_once(tmp_path):
         assert (code, said) == (0, "orders: stopped while it waited; nothing was in flight\n")
         assert time.monotonic() - asked < 15
         assert calve.status("orders")["state"] == "stopped"
+
+
+def test_a_standby_takes_over_from_a_process_that_was_killed(calve):
+    fill(calve, 1)
+
+    def start(name):
+        return calve.start("run", "--standby", "--takeover-after", "4", "--state", str(calve.folder / name))
+
+    def status(name):
+        file = calve.folder / name / "status" / "orders.json"
+        return json.loads(file.read_text()) if file.exists() else {}
+
+    holder = start("holder")
+    wait_for(lambda: status("holder").get("rows") == ROWS, "the rows of the holder")
+    standby = start("standby")
+    wait_for(lambda: status("standby").get("state") == "standby", "the standby")
+    fill(calve, 2)
+    wait_for(lambda: status("holder")["rows"] == 2 * ROWS, "more rows of the holder")
+    holder.kill()
+    wait_for(lambda: status("standby")["state"] == "running", "the takeover")
+    fill(calve, 3)
+    wait_for(lambda: status("standby")["rows"] == ROWS, "the rows of the standby")
+    standby.send_signal(signal.SIGTERM)
+    code, said = ended(standby, 60)
+    assert code == 0, said
+    assert status("standby")["epoch"] == 2
+    assert stored(calve) == list(range(3 * ROWS))
 
 
 @pytest.fixture

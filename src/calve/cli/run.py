@@ -10,7 +10,7 @@ import click
 from calve import declare
 from calve.cli import choose
 from calve.cli.app import config_option, debug_option, say, state_option
-from calve.errors import exit_code
+from calve.errors import UsageError, exit_code
 
 if TYPE_CHECKING:
     from calve.runtime.run import Run
@@ -21,12 +21,35 @@ if TYPE_CHECKING:
 @click.option(
     "--pipeline", "-p", "names", multiple=True, help="Run this pipeline only; may be given several times."
 )
+@click.option(
+    "--standby",
+    is_flag=True,
+    help="Begin when no other process runs the pipeline, and show life to those that wait likewise.",
+)
+@click.option(
+    "--takeover-after",
+    "takeover",
+    type=click.FloatRange(min=1),
+    default=60,
+    show_default=True,
+    help="With --standby: seconds without a sign of life after which another process counts as dead.",
+)
 @click.option("--profile", is_flag=True, help="Print where the time of the batches went.")
 @config_option
 @state_option
 @debug_option
-def command(once: bool, names: tuple[str, ...], profile: bool, config: Path, debug: bool) -> int:
+def command(
+    once: bool,
+    names: tuple[str, ...],
+    standby: bool,
+    takeover: float,
+    profile: bool,
+    config: Path,
+    debug: bool,
+) -> int:
     """Run pipelines until SIGTERM or Ctrl-C, or, with --once, until nothing is waiting."""
+    if standby and once:
+        raise UsageError("Cannot wait and end at once: --standby and --once exclude each other")
     project = declare.load(config)
     pipelines = choose.pipelines(project, names)
     from calve.runtime import run as runtime
@@ -40,7 +63,8 @@ def command(once: bool, names: tuple[str, ...], profile: bool, config: Path, deb
     runs: list[Run] = []
     try:
         with Progress() as progress:
-            runs = runtime.run(spark, project, pipelines, stop, once, progress.show, profile)
+            how = (stop, once, progress.show, profile, takeover if standby else None)
+            runs = runtime.run(spark, project, pipelines, *how)
     finally:
         session.end(spark, at_once=any(one.is_given_up for one in runs))
     for one in runs:

@@ -16,7 +16,7 @@ from calve.cli.app import config_option, debug_option, output_option, state_opti
 from calve.runtime import report, state
 from calve.runtime.report import Status
 
-ALIVE = ("starting", "running")
+ALIVE = ("starting", "standby", "running")
 HEADINGS = ("pipeline", "table", "state", "rows", "commits", "waiting", "epoch", "last commit", "message")
 
 

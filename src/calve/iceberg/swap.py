@@ -122,6 +122,14 @@ def flush_metadata(table: Table, base: Metadata) -> None:
         durable.flush([base.file])
 
 
+def set_property(table: Table, base: Metadata, name: str, value: str) -> None:
+    """Set a property of `table` as it is in `base`; no snapshot is made."""
+    with translated(f"set property '{name}' of table '{table.name}'"):
+        builder = gateway.jvm().org.apache.iceberg.TableMetadata.buildFrom(base.java)
+        fresh = builder.setProperties(java.string_map({name: value})).build()
+        table.java.operations().commit(base.java, fresh)
+
+
 def held_back(table: Table) -> Callable[[], None]:
     """An empty commit made for `table` as it is now, as a function that swaps it in.
 

@@ -83,8 +83,12 @@ def run(
     once: bool = False,
     watch: Callable[[Sequence[Run]], None] = lambda runs: None,
     profiled: bool = False,
+    standby: float | None = None,
 ) -> list[Run]:
-    """Run `pipelines` until none is left; one that fails does not hold up the others."""
+    """Run `pipelines` until none is left; one that fails does not hold up the others.
+
+    With `standby`, each begins when nobody else has shown for so many seconds that they run it.
+    """
     folder = state.folder(project) / "status"
     runs = [
         Run(pipeline, Report(pipeline.name, folder), Profile() if profiled else OFF) for pipeline in pipelines
@@ -95,7 +99,7 @@ def run(
         workers.rouse(spark, {name for source in decoding for name in source.workers_import})
     threads = [
         threading.Thread(
-            target=_run, args=(spark, one, stop, once, declared), name=one.pipeline.name, daemon=True
+            target=_run, args=(spark, one, stop, once, declared, standby), name=one.pipeline.name, daemon=True
         )
         for one in runs
     ]
@@ -164,11 +168,19 @@ def summary(one: Run) -> str:
     return f"{status.pipeline}: {done}{bad}"
 
 
-def _run(spark: SparkSession, one: Run, stop: Stop, once: bool, declared: Collection[str]) -> None:
+def _run(
+    spark: SparkSession,
+    one: Run,
+    stop: Stop,
+    once: bool,
+    declared: Collection[str],
+    standby: float | None = None,
+) -> None:
     one.report.update(state="starting")
     try:
         branch = session.branch_off(spark, one.pipeline.catalogs, one.pipeline.sink.retry_for)
-        one.runner = runner_of(one.pipeline, branch, stop, one.report, once, declared, one.profile)
+        how = (stop, one.report, once, declared, one.profile, standby)
+        one.runner = runner_of(one.pipeline, branch, *how)
         one.runner.run()
     except BaseException as error:
         _fail(one, gateway.lost(1.0 if gateway.is_connection_error(error) else 0.0) or error)

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from calve import changes, clock, crash
 from calve.errors import ConfigurationError, Unfit
 from calve.gateway import translated
+from calve.iceberg.name import TableName
 from calve.iceberg.stage import NOTHING, Staged
 from calve.iceberg.table import Table
 from calve.patience import Abandoned, Patience
-from calve.position import Position
+from calve.position import Mark, Position
 from calve.project import ResolvedPipeline
 from calve.runtime.ahead import Ahead
 from calve.runtime.due import POLL, Thresholds, is_due, pause
 from calve.runtime.profile import OFF, Profile
 from calve.runtime.report import Report
+from calve.runtime.standby import Standby
 from calve.runtime.stop import Stop
 from calve.schema import Column, Primitive, Schema
 from calve.sink import refusals
@@ -54,7 +56,9 @@ class Runner:
         once: bool = False,
         declared: Collection[str] = (),
         profile: Profile = OFF,
+        standby: float | None = None,
     ) -> None:
+        """`standby` tells after how many seconds without a sign of life another process is taken for dead."""
         template = pipeline.sink.template
         streams = template is not None and template.is_by_stream
         self._source = pipeline.source.streamed() if streams else pipeline.source
@@ -77,6 +81,7 @@ class Runner:
             self._sink.batch_size, self._sink.flush_interval_secs, self._sink.minimum_size
         )
         self._patience = Patience(self._sink.retry_for, report.notice, self._is_abandoned)
+        self._standby = None if standby is None else Standby(spark, self._sink, self._sink_id, stop, standby)
         self._letters = self._opened_letters(pipeline.name)
         self.in_flight = False
         """Whether a batch is being read, staged or committed."""
@@ -103,9 +108,20 @@ class Runner:
             if after is not None:
                 self._profile.begin()
                 try:
-                    self._loop(writer, after)
+                    with self._beating(writer.name, lambda: writer.held):
+                        self._loop(writer, after)
                 finally:
                     self._ahead.close()
+
+    def _beating(self, name: TableName, holds: Callable[[], Mark | None]) -> AbstractContextManager[None]:
+        return nullcontext() if self._standby is None else self._standby.beating(name, holds)
+
+    def _stand_by(self, name: TableName) -> None:
+        """Wait while another process runs the pipeline, where this one is a standby."""
+        if self._standby is not None:
+            self._report.update(state="standby")
+            self._standby.wait(name, self._patience)
+            self._report.update(state="starting")
 
     def _loop(self, writer: Writer | Routed, after: Position) -> None:
         if writer.owed is not None and not self._stop.is_requested():
@@ -166,6 +182,7 @@ class Runner:
 
     def _open(self, writer: Writer | Routed) -> Position | None:
         """Find out where to begin and take the epoch; None if there is nothing to do."""
+        self._stand_by(writer.name)
         identity = self._patience.keep_trying(self._source.identity)
         mark = self._patience.keep_trying(lambda: writer.find(identity))
         if mark is None:

@@ -21,6 +21,7 @@ from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
 from calve.schema import Schema
 from calve.sink.declaration import IcebergSink
+from calve.sink.prepare import table_name
 from calve.sink.routed import Routed
 from calve.sink.streamed import Batch, Streamed, columns_of
 from calve.sink.writer import Writer
@@ -56,8 +57,9 @@ class StreamingRunner(Runner):
         once: bool = False,
         declared: Collection[str] = (),
         profile: Profile = OFF,
+        standby: float | None = None,
     ) -> None:
-        super().__init__(pipeline, spark, stop, report, once, declared, profile)
+        super().__init__(pipeline, spark, stop, report, once, declared, profile, standby)
         # Plain rows become changes behind the transforms, which so have nothing to carry.
         self._carried = ()
         assert isinstance(pipeline.source, SparkSource)
@@ -82,6 +84,7 @@ class StreamingRunner(Runner):
         """Refuse a table that this pipeline may not go on with before Spark reads anything."""
         writer = self._writer(self._spark)
         self._report.update(table=writer.told)
+        self._stand_by(writer.name)
         if self._patience.keep_trying(lambda: writer.find(self._source.identity())) is None:
             self.check_same_table(writer)
 
@@ -102,8 +105,10 @@ class StreamingRunner(Runner):
         streamed = Streamed(self._writer, self._source.identity(), self._patience)
         query = self._started(streamed)
         self._report.update(state="running")
+        name = table_name(self._sink)
         try:
-            self._follow(query)
+            with self._beating(name, lambda: streamed.writer.held if streamed.writer else None):
+                self._follow(query)
         except Exception as error:
             raise self._cause(error) from error
 
@@ -187,7 +192,8 @@ def runner_of(
     once: bool = False,
     declared: Collection[str] = (),
     profile: Profile = OFF,
+    standby: float | None = None,
 ) -> Runner:
     """What runs `pipeline`: its own loop, or Structured Streaming where only that reads its source."""
     kind = StreamingRunner if pipeline.source.is_streaming else Runner
-    return kind(pipeline, spark, stop, report, once, declared, profile)
+    return kind(pipeline, spark, stop, report, once, declared, profile, standby)

@@ -184,6 +184,11 @@ class Routed:
         return self._lead.uuid
 
     @property
+    def held(self) -> Mark | None:
+        """The lead's mark that this life has written last."""
+        return self._lead.held
+
+    @property
     def tables(self) -> list[str]:
         """The tables that the lead lists."""
         return self._listed

@@ -310,6 +310,11 @@ class Writer:
         return self._table
 
     @property
+    def held(self) -> Mark | None:
+        """The mark that this life has written last; none before it has taken an epoch."""
+        return None if self._committer is None else self._committer.held
+
+    @property
     def committer(self) -> Committer:
         assert self._committer is not None, "the table is not open"
         return self._committer
