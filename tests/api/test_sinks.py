@@ -1,12 +1,15 @@
 """Programs that write: each write once, whatever happens to the program."""
 
+import datetime as dt
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 
 import calve
 from calve import crash
 from calve.crash import Crash, Fault
-from calve.errors import Fenced, StartRefused, UsageError
+from calve.errors import DataRefused, Fenced, StartRefused, UsageError
 from calve.position import parse
 
 POINTS = ("fence.swapped", "stage.after", "commit.before", "commit.swapped", "commit.confirmed")
@@ -224,3 +227,68 @@ def test_a_refusal_names_the_call_that_decides(lake, sink):
 
 def first(lake):
     return table(lake).metadata().snapshots()[0].id
+
+
+def test_every_arrow_type_of_the_docs_is_written_as_the_docs_say(lake, sink):
+    at = dt.datetime(2026, 1, 2, 3, 4, 5, 123456)
+    utc = dt.timezone.utc
+    values = {
+        "u8": pa.array([255], pa.uint8()),
+        "u16": pa.array([65535], pa.uint16()),
+        "u32": pa.array([2**32 - 1], pa.uint32()),
+        "u64": pa.array([2**64 - 1], pa.uint64()),
+        "half": pa.array([1.5], pa.float16()),
+        "view": pa.array(["é"], pa.string_view()),
+        "word": pa.array(["a"]).dictionary_encode(),
+        "day": pa.array([at.date()], pa.date64()),
+        "local": pa.array([at], pa.timestamp("ns")),
+        "zoned": pa.array([at.replace(tzinfo=utc)], pa.timestamp("us", "Africa/Lagos")),
+        "items": pa.array([[1, 2]], pa.large_list(pa.uint8())),
+        "pairs": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.uint16())),
+    }
+    with sink() as one:
+        assert one.write(pa.table(values), id="a")
+    assert table(lake).metadata().schema().ddl() == (
+        "u8 INT, u16 INT, u32 BIGINT, u64 DECIMAL(20,0), half FLOAT, view STRING, word STRING, day DATE, "
+        "local TIMESTAMP_NTZ, zoned TIMESTAMP, items ARRAY<INT>, pairs MAP<STRING, INT>"
+    )
+    (row,) = lake.spark.table(lake.name("t").sql()).toArrow().to_pylist()
+    assert row == {
+        "u8": 255, "u16": 65535, "u32": 2**32 - 1, "u64": Decimal(2**64 - 1), "half": 1.5, "view": "é",
+        "word": "a", "day": at.date(), "local": at, "zoned": at.replace(tzinfo=utc), "items": [1, 2],
+        "pairs": [("a", 1)],
+    }  # fmt: skip
+
+
+NOT_UTF8 = pa.Array.from_buffers(
+    pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")]
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        (
+            pa.array([1_123_456_789], pa.timestamp("ns")),
+            "column 'v': a value is not a TIMESTAMP_NTZ: .*lose data",
+        ),
+        (pa.array([1_123_456_789], pa.timestamp("ns", "UTC")), "column 'v': a value is not a TIMESTAMP: "),
+        (
+            pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int32())),
+            "column 'v': a key of a map comes twice",
+        ),
+        (NOT_UTF8, "column 'v': a text is not valid UTF-8"),
+        (pa.array([5], pa.time64("us")), "column 'v' is time64"),
+        (pa.array([1], pa.duration("s")), "column 'v' is duration"),
+    ],
+)
+def test_what_arrow_has_and_a_table_cannot_hold_exactly_is_refused(lake, sink, values, why):
+    with pytest.raises(DataRefused, match=f"^Cannot write an Arrow table: {why}"):
+        sink().write(pa.table({"v": values}))
+    assert not lake.catalog.has_table(lake.name("t"))
+
+
+@pytest.mark.parametrize("rows", [None, [1], {"a": 1}, "x"])
+def test_what_is_no_rows_is_refused(lake, sink, rows):
+    with pytest.raises(UsageError, match=r"Cannot write a \w+: give a DataFrame of Spark, an Arrow table"):
+        sink().write(rows)

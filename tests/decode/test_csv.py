@@ -41,13 +41,35 @@ def test_a_dialect_changes_how_fields_are_told_apart() -> None:
 
 
 def test_a_header_names_the_fields() -> None:
-    decoder = CsvDecoder(parse("id BIGINT NOT NULL, s STRING, x INT"), Dialect()).with_header('s,other,"id"')
-    rows = decoder.decode(pa.array([b"a,?,1", b',"\n",2'], pa.binary()), str).to_pylist()
-    assert rows == [{"id": 1, "s": "a", "x": None}, {"id": 2, "s": None, "x": None}]
+    decoder = CsvDecoder(parse("id BIGINT NOT NULL, s STRING"), Dialect()).with_header('s,other,"id",')
+    rows = decoder.decode(pa.array([b"a,?,1,", b',"\n",2,'], pa.binary()), str).to_pylist()
+    assert rows == [{"id": 1, "s": "a"}, {"id": 2, "s": None}]
     with pytest.raises(Mismatch, match="does not name column 'id', which is NOT NULL"):
-        CsvDecoder(parse("id BIGINT NOT NULL"), Dialect()).with_header("s,x")
+        CsvDecoder(parse("id BIGINT NOT NULL, s STRING"), Dialect()).with_header("s")
     with pytest.raises(Mismatch, match="names column 'id' twice"):
         CsvDecoder(parse("id BIGINT"), Dialect()).with_header("id,id")
+
+
+def test_a_column_that_a_file_does_not_have_is_null() -> None:
+    decoder = CsvDecoder(parse("id BIGINT, s STRING, x INT"), Dialect()).with_header("s,id")
+    rows = decoder.decode(pa.array([b"a,1"], pa.binary()), str).to_pylist()
+    assert rows == [{"id": 1, "s": "a", "x": None}]
+
+
+@pytest.mark.parametrize(
+    ("header", "why"),
+    [
+        ("ID,S", "not name 'id', 's' of the schema, and the schema does not have 'ID', 'S' of the header; "
+                 "'ID' is 'id' but for case or spaces"),
+        ("id, s", "not name 's' of the schema, and the schema does not have ' s' of the header; "
+                  "' s' is 's' but for case or spaces"),
+        ("id,text", "not name 's' of the schema, and the schema does not have 'text' of the header"),
+    ],
+)  # fmt: skip
+def test_a_header_whose_names_do_not_match_is_refused(header: str, why: str) -> None:
+    with pytest.raises(Mismatch) as caught:
+        CsvDecoder(parse("id BIGINT, s STRING"), Dialect()).with_header(header)
+    assert why in str(caught.value)
 
 
 @pytest.mark.parametrize(

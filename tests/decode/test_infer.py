@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from functools import reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,9 +16,11 @@ from hypothesis import strategies as st
 from calve.decode import infer
 from calve.decode.csv import CsvDecoder
 from calve.decode.dialect import Dialect
+from calve.decode.division import Mismatch
 from calve.decode.infer import (
     Fields,
     Mixed,
+    csv_merged,
     csv_type,
     file_types,
     json_type,
@@ -41,6 +45,37 @@ def test_every_kind_of_json_has_a_type():
     assert found(record) == parse(
         "i BIGINT, d DOUBLE, b BOOLEAN, s STRING, n VOID, o STRUCT<a: BIGINT>, l ARRAY<BIGINT>, e ARRAY<VOID>"
     )
+
+
+@pytest.mark.parametrize(
+    ("records", "ddl"),
+    [
+        ([{"a": 2**63 - 1}, {"a": -(2**63)}], "a BIGINT"),
+        ([{"a": 2**63}, {"a": 9007199254740993}], "a DECIMAL(38,0)"),
+        ([{"a": 10**40}], "a DECIMAL(38,0)"),
+        ([{"a": 10**5000}], "a DECIMAL(38,0)"),
+        ([{"a": 1e300}, {"a": 5}], "a DOUBLE"),
+        ([{"a": 2**53}, {"a": 0.5}], "a DOUBLE"),
+        ([{"a": [2**63, 1]}, {"a": [2**60]}], "a ARRAY<DECIMAL(38,0)>"),
+        ([{"a": {"b": 2**60}}, {"a": {"b": 1}}], "a STRUCT<b: BIGINT>"),
+    ],
+)
+@pytest.mark.parametrize("others", [0, 200])
+def test_whole_numbers_have_a_type_that_holds_them_exactly(records, ddl, others):
+    sys.set_int_max_str_digits(10_000)
+    try:
+        lines = [json.dumps(record).encode() for record in records]
+    finally:
+        sys.set_int_max_str_digits(4300)
+    assert settled(storable(found(*lines, *[{}] * others)), None) == parse(ddl)
+
+
+@pytest.mark.parametrize("large", [2**53 + 1, -(2**53) - 1, 2**63, 10**30])
+@pytest.mark.parametrize("others", [0, 200])
+def test_whole_numbers_that_a_fraction_beside_them_would_round_are_mixed(large, others):
+    for pair in ([{"a": large}, {"a": 0.5}], [{"a": 0.5}, {"a": large}], [{"a": [0.5, large]}]):
+        with pytest.raises(Mixed, match=r"field 'a(\.element)?' is .* AND .* in different records"):
+            settled(storable(found(*pair, *[{}] * others)), None)
 
 
 def test_texts_that_look_like_times_stay_texts():
@@ -100,9 +135,31 @@ def test_the_types_of_the_table_count_where_they_can_hold_what_was_found():
     )
     expected = parse(
         "id INT NOT NULL, a DOUBLE, at TIMESTAMP, price DECIMAL(9,2), m MAP<STRING, BIGINT>, l ARRAY<INT>, "
-        "s STRUCT<x: FLOAT, z: BIGINT>, b BIGINT"
+        "s STRUCT<x: FLOAT, z: BIGINT>, b BOOLEAN"
     )
     assert settled(seen, table) == expected
+
+
+@pytest.mark.parametrize(
+    ("records", "table"),
+    [
+        ([{"id": 2}, {"id": "s"}], "id BIGINT"),
+        ([{"id": 1.5}], "id BIGINT"),
+        ([{"id": 2**63}], "id BIGINT"),
+        ([{"id": 1}], "id STRING"),
+        ([{"id": {"a": 1}}, {"id": [1]}], "id STRUCT<a: BIGINT>"),
+        ([{"id": {"a": "x"}}], "id MAP<STRING, BIGINT>"),
+        ([{"id": ["x"]}], "id ARRAY<BIGINT>"),
+    ],
+)
+def test_the_table_has_decided_the_types_of_its_columns(records, table):
+    assert settled(storable(found(*records)), parse(table)).ddl() == parse(table).ddl()
+
+
+def test_where_values_of_another_type_have_their_own_column_records_decide_if_they_agree():
+    table = parse("id BIGINT, n INT")
+    assert settled(found({"id": "s", "n": 1}), table, redirects=True) == parse("id STRING, n INT")
+    assert settled(found({"id": "s"}, {"id": 1}), table, redirects=True) == parse("id BIGINT")
 
 
 def test_what_is_inferred_can_be_decoded():
@@ -125,13 +182,64 @@ def test_fields_of_csv_have_types_as_far_as_all_of_them_look_like_it():
     )
 
 
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["1234567890123456789", "1234567890123456788"], "BIGINT"),
+        (["9223372036854775807", "-9223372036854775808", "1"], "BIGINT"),
+        (["9223372036854775808", "1"], "DECIMAL(38,0)"),
+        (["9" * 38], "DECIMAL(38,0)"),
+        (["9" * 40], "STRING"),
+        (["1234567890123456789", "0.5"], "STRING"),
+        (["9007199254740992", "0.5"], "DOUBLE"),
+        (["1e300", "5"], "DOUBLE"),
+        (["1", "00501"], "STRING"),
+    ],
+)
+def test_whole_numbers_of_csv_have_a_type_that_holds_them_exactly(texts, kind):
+    expected = parse(f"a {kind}")
+    assert settled(csv_found("a", *texts), None) == expected
+    one_by_one = [csv_found("a", text) for text in texts]
+    merged_ = reduce(csv_merged, (Struct(one.columns) for one in one_by_one))
+    assert settled(Schema(merged_.columns), None) == expected
+
+
+def inferred_csv(table: str, *texts: str) -> tuple[list[Any], list[Any]]:
+    decoder = CsvDecoder(parse(f"a {table}"), Dialect(), is_inferred=True).with_header("a")
+    rows, bad = decoder.sift(pa.array([text.encode() for text in texts], pa.binary()))
+    return rows.column(0).to_pylist(), [(one.at, one.reason) for one in bad]
+
+
+@pytest.mark.parametrize(
+    ("table", "good", "bad", "reason"),
+    [
+        ("BIGINT", ["1", "1234567890123456789"], "00501", "wrong_type"),
+        ("BIGINT", ["1"], "1.5", "wrong_type"),
+        ("BIGINT", ["1"], "x", "wrong_type"),
+        ("DOUBLE", ["1.5", "0.25", "9007199254740992"], "9007199254740993", "out_of_range"),
+        ("DOUBLE", ["1.5", "12345678901234567890123e0"], "00501", "wrong_type"),
+        ("BOOLEAN", ["true", "FALSE"], "1", "wrong_type"),
+        ("DECIMAL(38,0)", ["9223372036854775808"], "007", "wrong_type"),
+    ],
+)
+@pytest.mark.parametrize("others", [1, 100])
+def test_a_text_of_csv_that_the_column_was_not_inferred_from_is_bad(table, good, bad, reason, others):
+    rows, wrong = inferred_csv(table, *good * others, bad)
+    assert (len(rows), wrong) == (len(good) * others, [(len(good) * others, reason)])
+
+
+def test_a_header_without_a_name_for_a_field_tells_no_columns():
+    with pytest.raises(Mismatch, match="the header has no name for field 2; declare 'schema'"):
+        CsvDecoder(Schema(()), Dialect(), is_inferred=True).with_header("a,,b")
+
+
 def test_a_line_of_csv_that_is_wrong_is_left_to_the_decoder():
     assert csv_found("a,b", "1,2", "1", "2,x") == parse("a BIGINT, b STRING")
 
 
 def test_a_column_of_text_in_the_table_takes_all_fields_of_csv():
     assert settled(parse("a BIGINT"), parse("a STRING"), texts_take_all=True) == parse("a STRING")
-    assert settled(parse("a STRING"), parse("a BIGINT"), texts_take_all=True) == parse("a STRING")
+    assert settled(parse("a STRING"), parse("a BIGINT"), texts_take_all=True) == parse("a BIGINT")
 
 
 def of_letters(decoder, *letters: tuple[bytes | None, bytes | None]) -> Schema:
@@ -183,9 +291,11 @@ KNOWN = parse(
 )
 
 
-def watched(*records: Any, is_guess: bool = True, known: Schema = KNOWN) -> tuple[list[Any], list[Any]]:
+def watched(
+    *records: Any, is_guess: bool = True, known: Schema = KNOWN, redirects: bool = False
+) -> tuple[list[Any], list[Any]]:
     lines = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in records]
-    rows, bad = JsonDecoder(known, Fields(known, is_guess)).sift(pa.array(lines, pa.binary()))
+    rows, bad = JsonDecoder(known, Fields(known, is_guess, redirects)).sift(pa.array(lines, pa.binary()))
     return rows.to_pylist(), [(one.at, one.reason) for one in bad]
 
 
@@ -195,20 +305,23 @@ FITTING = [
     {"id": 2, "new": None, "s": {"new": None, "l": [{"new": [None, {}]}]}},
     {"id": 2, "d": 1.5, "s": {"l": []}},
 ]
-OTHER = [
+NEW = [
     {"id": 1, "new": 1},
     {"id": 1, "s": {"new": "x"}},
     {"id": 1, "s": {"l": [{"new": True}]}},
-    {"id": 1, "n": "text"},
-    {"id": 1.5},
-    {"id": 2**63},
-    {"id": 1, "s": [1]},
-    {"id": 1, "d": {"x": 1}},
+]
+OTHER = [
+    ({"id": 1, "n": "text"}, "wrong_type"),
+    ({"id": 1.5}, "wrong_type"),
+    ({"id": 2**63}, "out_of_range"),
+    ({"id": 1, "s": [1]}, "wrong_type"),
+    ({"id": 1, "d": {"x": 1}}, "wrong_type"),
 ]
 REFUSED = [
     ({"id": 1, "n": 2**31}, "out_of_range"),
     ({"id": 1, "at": "now"}, "wrong_type"),
     ({"n": 1}, "null"),
+    ({"id": 1, "d": 2**53 + 1}, "out_of_range"),
     (b"[1]", "malformed"),
 ]
 
@@ -221,14 +334,22 @@ def test_records_that_fit_the_table_are_read_at_once(record, others):
 
 
 @pytest.mark.parametrize("others", [0, 50])
-@pytest.mark.parametrize("record", OTHER)
-def test_a_record_that_tells_other_columns_ends_a_reading_that_was_a_guess(record, others):
+@pytest.mark.parametrize("record", NEW)
+@pytest.mark.parametrize("redirects", [False, True])
+def test_a_record_that_tells_other_columns_ends_a_reading_that_was_a_guess(record, others, redirects):
     with pytest.raises(Unfit):
-        watched(*[GOOD] * others, record, *[GOOD] * others)
+        watched(*[GOOD] * others, record, *[GOOD] * others, redirects=redirects)
 
 
 @pytest.mark.parametrize("others", [0, 50])
-@pytest.mark.parametrize(("record", "reason"), REFUSED)
+@pytest.mark.parametrize("record", [record for record, _ in OTHER])
+def test_a_record_whose_values_have_their_own_column_ends_a_reading_that_was_a_guess(record, others):
+    with pytest.raises(Unfit):
+        watched(*[GOOD] * others, record, *[GOOD] * others, redirects=True)
+
+
+@pytest.mark.parametrize("others", [0, 50])
+@pytest.mark.parametrize(("record", "reason"), [*REFUSED, *OTHER])
 def test_a_value_that_the_column_cannot_hold_is_bad_also_where_columns_are_a_guess(record, reason, others):
     rows, bad = watched(*[GOOD] * others, record, *[GOOD] * others)
     assert (len(rows), bad) == (2 * others, [(others, reason)])

@@ -195,16 +195,39 @@ def test_fields_that_differ_by_case_only_are_refused(lake, tmp_path):
         inbox.run()
 
 
-def test_a_type_that_changes_is_refused_or_becomes_a_column(lake, tmp_path):
+def test_a_type_that_changes_is_a_dead_letter_or_becomes_a_column(lake, tmp_path):
     inbox = Inbox(lake, tmp_path / "in")
     inbox.put(1, {"id": 1, "a": 1})
     inbox.put(2, {"id": 2, "a": "x"})
-    with pytest.raises(DataRefused, match="column 'a' is STRING in the rows and BIGINT in the table"):
-        inbox.run()
-    assert inbox.rows() == [{"id": 1, "a": 1}]
-    inbox.keys["schema_evolution"] = "full"
     inbox.run()
-    assert inbox.rows() == [{"id": 1, "a": 1, "a_string": None}, {"id": 2, "a": None, "a_string": "x"}]
+    assert inbox.rows() == [{"id": 1, "a": 1}]
+    assert inbox.letters() == [('{"id": 2, "a": "x"}', "wrong_type", False)]
+    inbox.keys["schema_evolution"] = "full"
+    inbox.put(3, {"id": 3, "a": "y"})
+    inbox.run()
+    assert inbox.rows() == [{"id": 1, "a": 1, "a_string": None}, {"id": 3, "a": None, "a_string": "y"}]
+
+
+def test_an_odd_record_does_not_stop_a_pipeline_whose_table_has_decided(lake, tmp_path):
+    inbox = Inbox(lake, tmp_path / "in")
+    inbox.put(1, {"id": 1, "d": 0.5})
+    odd = [{"id": "s"}, {"id": 1.5}, {"id": 2**63}, {"id": 4, "d": 2**53 + 1}]
+    inbox.put(2, {"id": 2}, *odd, {"id": 3, "new": "x"})
+    inbox.run()
+    assert inbox.columns == schema.parse("id BIGINT, d DOUBLE, new STRING")
+    assert [row["id"] for row in inbox.rows()] == [1, 2, 3]
+    reasons = {json.loads(value)["id"]: reason for value, reason, _ in inbox.letters()}
+    assert reasons == {"s": "wrong_type", 1.5: "wrong_type", 2**63: "out_of_range", 4: "out_of_range"}
+
+
+def test_ids_of_19_digits_stay_what_they_are(lake, tmp_path):
+    inbox = Inbox(lake, tmp_path / "in", format="csv", options={"header": True})
+    inbox.put(1, "id", "1234567890123456789", "1234567890123456788")
+    inbox.put(2, "id", "7", "00501")
+    inbox.run()
+    assert inbox.columns == schema.parse("id BIGINT")
+    assert sorted(row["id"] for row in inbox.rows()) == [7, 1234567890123456788, 1234567890123456789]
+    assert inbox.letters() == [("00501", "wrong_type", False)]
 
 
 def test_csv_with_a_header_is_inferred(lake, tmp_path):

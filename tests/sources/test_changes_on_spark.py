@@ -1,10 +1,11 @@
 """Changes on Spark: rows of files in their order, operations, and transforms that keep both."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +19,7 @@ from calve.runtime.report import Report
 from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
 from calve.sink.declaration import IcebergSink
+from calve.sources import files as files_source
 from calve.sources.datagen import DatagenSource
 from calve.sources.files import FilesSource
 from calve.sources.source import Limits, Source
@@ -58,44 +60,63 @@ def written(folder: Path, *parts: Callable[[Path], None]) -> None:
         os.utime(path, ns=(number + 1, 1_700_000_000_000_000_000 + number))
 
 
-def parquet(ids: list[Any], ops: list[Any], rows_of_a_group: int = 1000) -> Callable[[Path], None]:
+def parquet(
+    ids: list[Any], ops: list[Any], rows_of_a_group: int = 1000, is_old: bool = False
+) -> Callable[[Path], None]:
     table = pa.table({"id": ids, "op": ops}, pa.schema([("id", pa.int64()), ("op", pa.string())]))
-    return lambda path: pq.write_table(table, path, row_group_size=rows_of_a_group)
+    if is_old:
+        table = table.append_column("at", pa.array([0] * len(ids), pa.timestamp("us")))
+    options = {"row_group_size": rows_of_a_group, "use_deprecated_int96_timestamps": is_old}
+    return lambda path: pq.write_table(table, path, **options)
 
 
-def test_rows_of_parquet_files_are_ordered_by_file_and_row(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.fixture
+def small_parts(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Files are read in parts of a few KiB, by workers and by Spark."""
+    monkeypatch.setattr(files_source, "SPLIT", 4096)
+    monkeypatch.setattr(files_source, "_SMALL", 4096)
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "4096")
+    yield
+    spark.conf.unset("spark.sql.files.maxPartitionBytes")
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_rows_of_parquet_files_are_ordered_by_file_and_row(
+    spark: SparkSession, tmp_path: Path, small_parts: None, is_old: bool
+) -> None:
     size = 5000
     written(
         tmp_path / "in",
-        parquet(list(range(size)), ["c"] * size, 500),
-        parquet(list(range(size, size + 3)), ["d", "u", "t"]),
+        parquet(list(range(size)), ["c"] * size, 500, is_old),
+        parquet(list(range(size, size + 3)), ["d", "u", "t"], is_old=is_old),
     )
     source = files(tmp_path / "in", format="parquet", operation={"field": "op"})
-    spark.conf.set("spark.sql.files.maxPartitionBytes", "4096")
-    try:
-        found = frame(spark, source)
-        assert found.rdd.getNumPartitions() > 2
-        rows = ordered(found)
-    finally:
-        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    found = frame(spark, source)
+    assert found.rdd.getNumPartitions() > 1
+    rows = ordered(found)
     assert [row.id for row in rows] == list(range(size + 3))
     assert [row._calve_op for row in rows[-4:]] == ["i", "d", "u", "t"]
     assert found.columns == ["id", *changes.NAMES]
 
 
-def test_rows_of_avro_files_are_ordered_by_file_and_row(spark: SparkSession, tmp_path: Path) -> None:
-    for number in (1, 0):
-        rows = spark.range(number * 5000, number * 5000 + 5000, 1, 1).selectExpr("id", "'u' AS op")
-        rows.write.format("avro").save(str(tmp_path / "made" / str(number)))
-    made = [next((tmp_path / "made" / name).glob("*.avro")) for name in ("0", "1")]
-    written(tmp_path / "in", *((lambda path, one=one: one.rename(path) and None) for one in made))
-    spark.conf.set("spark.sql.files.maxPartitionBytes", "4096")
-    try:
-        found = frame(spark, files(tmp_path / "in", format="avro"))
-        assert found.rdd.getNumPartitions() > 2
-        rows = ordered(found)
-    finally:
-        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+def avro(ids: Iterable[int]) -> Callable[[Path], None]:
+    fields = [{"name": "id", "type": "long"}, {"name": "op", "type": "string"}]
+
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            rows = [{"id": number, "op": "u"} for number in ids]
+            fastavro.writer(file, {"type": "record", "name": "R", "fields": fields}, rows)
+
+    return write
+
+
+def test_rows_of_avro_files_are_ordered_by_file_and_row(
+    spark: SparkSession, tmp_path: Path, small_parts: None
+) -> None:
+    written(tmp_path / "in", avro(range(5000)), avro(range(5000, 10_000)))
+    found = frame(spark, files(tmp_path / "in", format="avro"))
+    assert found.rdd.getNumPartitions() > 1
+    rows = ordered(found)
     assert [row.id for row in rows] == list(range(10_000))
     assert {row._calve_op for row in rows} == {"u"}
 

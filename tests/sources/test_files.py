@@ -242,11 +242,6 @@ def test_keys_that_have_no_effect_are_flaws() -> None:
     assert flaws(path="file:///in", format="parquet") == []
 
 
-def test_avro_needs_its_jar() -> None:
-    assert FilesSource(path="in", format="avro").jars == ("avro",)
-    assert FilesSource(path="in", format="text").jars == ()
-
-
 def test_parquet_tells_how_many_rows_there_are(tmp_path: Path) -> None:
     for number in range(3):
         pq.write_table(pa.table({"id": range(1_000)}), tmp_path / f"{number}.parquet")

@@ -1,10 +1,12 @@
 """The files source on Spark: every format, and the file that is wrong."""
 
+import datetime
 import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -40,7 +42,7 @@ def refusal(spark: SparkSession, path: Path, **keys: Any) -> BadRecord:
     return caught.value
 
 
-def parquet(path: Path, **columns: list[Any]) -> None:
+def parquet(path: Path, **columns: Any) -> None:
     pq.write_table(pa.table(columns), path)
 
 
@@ -88,9 +90,27 @@ def test_names_of_files_are_no_patterns(spark: SparkSession, tmp_path: Path) -> 
     assert read(spark, tmp_path, format="parquet", schema="id BIGINT") == [(number,) for number in range(7)]
 
 
-def test_without_a_schema_the_columns_of_the_first_file_count(spark: SparkSession, tmp_path: Path) -> None:
-    parquet(tmp_path / "a.parquet", n=[1], m=["x"])
-    assert read(spark, tmp_path, format="parquet") == [(1, "x")]
+def test_without_a_schema_the_columns_of_all_files_count(spark: SparkSession, tmp_path: Path) -> None:
+    parquet(tmp_path / "a.parquet", n=pa.array([1], pa.int32()))
+    parquet(tmp_path / "b.parquet", n=[2**40], m=["x"])
+    assert read(spark, tmp_path, format="parquet") == [(1, None), (2**40, "x")]
+
+
+def test_times_of_the_old_form_are_read_by_spark_and_texts_are_looked_at(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    at = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
+    rows = pa.table({"at": pa.array([at], pa.timestamp("us", "UTC")), "b": pa.array([b"x"])})
+    pq.write_table(rows, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    assert read(spark, tmp_path, format="parquet", schema="at TIMESTAMP, b BINARY") == [
+        (at.replace(tzinfo=None), b"x")
+    ]
+    rows = rows.set_column(1, "b", pa.array([b"\xff"]).view(pa.string()))
+    pq.write_table(rows, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    error = refusal(spark, tmp_path, format="parquet", schema="at TIMESTAMP, b STRING")
+    assert (error.place, error.reason) == (
+        f"file '{tmp_path}/a.parquet'", "column 'b': a text is not valid UTF-8"
+    )  # fmt: skip
 
 
 def _text(path: Path) -> None:
@@ -99,6 +119,14 @@ def _text(path: Path) -> None:
 
 def _null(path: Path) -> None:
     parquet(path, id=[1, None], s=["y", "z"])
+
+
+def _unsigned(path: Path) -> None:
+    parquet(path, id=pa.array([2**64 - 1], pa.uint64()))
+
+
+def _not_utf8(path: Path) -> None:
+    parquet(path, id=[1], s=[b"\xff\xfe"])
 
 
 def _missing(path: Path) -> None:
@@ -112,7 +140,14 @@ def _cut_off(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("make", "why"),
-    [(_text, "BINARY"), (_null, "NULL"), (_missing, "NULL"), (_cut_off, "not a Parquet file")],
+    [
+        (_text, "column 'id' is string in the file, which is not a BIGINT"),
+        (_null, "NULL"),
+        (_missing, "NULL"),
+        (_unsigned, "column 'id': a value is not a BIGINT"),
+        (_not_utf8, "column 's': a text is not valid UTF-8"),
+        (_cut_off, "damaged or cut off"),
+    ],
 )
 def test_a_parquet_file_that_does_not_fit_is_refused_by_its_name(
     spark: SparkSession, tmp_path: Path, make: Callable[[Path], None], why: str
@@ -124,11 +159,13 @@ def test_a_parquet_file_that_does_not_fit_is_refused_by_its_name(
 
 
 def test_avro_is_read_and_what_does_not_fit_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    rows = spark.range(3).selectExpr("id", "cast(id AS STRING) AS s").coalesce(1)
-    rows.write.format("avro").save(str(tmp_path / "in"))
-    assert read(spark, tmp_path / "in", format="avro", schema=COLUMNS) == [(0, "0"), (1, "1"), (2, "2")]
-    assert read(spark, tmp_path / "in", format="avro") == [(0, "0"), (1, "1"), (2, "2")]
-    assert "incompatible" in refusal(spark, tmp_path / "in", format="avro", schema="id STRING").reason
-    [file] = [path for path in (tmp_path / "in").iterdir() if path.suffix == ".avro"]
+    fields = [{"name": "id", "type": "long"}, {"name": "s", "type": "string"}]
+    rows = [{"id": number, "s": str(number)} for number in range(3)]
+    file = tmp_path / "a.avro"
+    with file.open("wb") as opened:
+        fastavro.writer(opened, {"type": "record", "name": "R", "fields": fields}, rows)
+    assert read(spark, tmp_path, format="avro", schema=COLUMNS) == [(0, "0"), (1, "1"), (2, "2")]
+    assert read(spark, tmp_path, format="avro") == [(0, "0"), (1, "1"), (2, "2")]
+    assert "the file says long" in refusal(spark, tmp_path, format="avro", schema="id STRING").reason
     file.write_bytes(file.read_bytes()[:-20])
-    assert refusal(spark, tmp_path / "in", format="avro", schema=COLUMNS).place == f"file '{file}'"
+    assert refusal(spark, tmp_path, format="avro", schema=COLUMNS).place == f"file '{file}'"

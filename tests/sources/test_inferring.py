@@ -82,11 +82,11 @@ def test_a_column_is_gone_where_the_source_declares_it_and_never_where_a_batch_l
 
 def test_what_is_bad_about_a_batch_is_read_with_the_columns_of_its_rows():
     source = told()
-    source.expect(parse("id BIGINT NOT NULL, a INT NOT NULL"))
+    source.expect(parse("id BIGINT NOT NULL, a INT NOT NULL"), redirects=True)
     bounds: tuple[Any, ...] = (None, {}, {"has": "id BIGINT, a STRING"})
     good = source._of_good(*bounds, BAD)
     assert good.columns() == parse("id BIGINT NOT NULL, a STRING NOT NULL")
-    source.expect(parse("id BIGINT NOT NULL, a INT, a_string STRING"))
+    source.expect(parse("id BIGINT NOT NULL, a INT, a_string STRING"), redirects=True)
     assert source._of_bad(*bounds, BAD).columns() == good.columns()
     assert source._of_good(*bounds, BAD).columns() == parse("id BIGINT NOT NULL, a STRING")
     other = source._of_bad(None, {}, {"has": "b INT"}, BAD)
@@ -163,12 +163,12 @@ def test_nothing_is_guessed_where_a_column_that_must_be_there_cannot_be_read_at_
 
 def test_after_a_look_that_found_what_the_table_has_not_the_next_batch_is_looked_at_too():
     source = told()
-    source.expect(parse("id BIGINT, a BIGINT"), whole=True)
+    source.expect(parse("id BIGINT, a BIGINT"), whole=True, redirects=True)
     texts = (None, {}, {"has": "id BIGINT, a STRING"})
     source.look_closely(*texts[1:])
     assert not source._of_good(*texts, BAD)._watch.is_guess
     # Texts go to a column beside it, so records will go on to have them.
-    source.expect(parse("id BIGINT, a BIGINT, a_string STRING"), whole=True)
+    source.expect(parse("id BIGINT, a BIGINT, a_string STRING"), whole=True, redirects=True)
     again = source._of_good(None, {"next": 1}, {"has": "id BIGINT, a BIGINT"}, BAD)
     assert not again._watch.is_guess
     assert source._of_good(None, {"next": 2}, {"has": "id BIGINT"}, BAD)._watch.is_guess

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from calve import changes, gateway, position
 from calve.api import declared, session, writes
+from calve.api.frames import frame_of
 from calve.api.source import Batch, IcebergSource
 from calve.api.writes import Step, WriteId, Written
 from calve.changes import Operations
@@ -32,6 +33,7 @@ from calve.sink.streamed import Batch as Numbered
 from calve.sink.streamed import Streamed, columns_of
 from calve.sink.writer import Writer
 from calve.sources.operation import Operation
+from calve.transforms.texts import with_valid_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -245,7 +247,8 @@ class IcebergSink:
             return Rows(rows.changes, columns_of(rows.changes.drop(*names)), are_changes=True), rows.step
         name = writes.checked(id)
         given: Any = rows
-        frame = given if hasattr(rows, "sparkSession") else self._session(None).createDataFrame(given)
+        is_frame = hasattr(rows, "sparkSession")
+        frame = with_valid_texts(given) if is_frame else frame_of(self._session(None), given)
         return Rows(frame, columns_of(frame, self._operations)), name
 
     def _as_changes(self, given: Rows, writer: Writer) -> Rows:

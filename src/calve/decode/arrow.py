@@ -79,7 +79,8 @@ _TAKEN: dict[str, str] = {
 def schema_of_arrow(schema: pa.Schema) -> Schema:
     """The columns of an Arrow schema as Iceberg can have them; raises SchemaError where it cannot.
 
-    A whole number takes the narrowest type that holds all its values; no value is ever cut.
+    A whole number takes the narrowest type that holds all its values; no value is ever cut. Nanoseconds
+    become microseconds: a value that is none is refused when it is written.
     """
     return Schema(tuple(_column(field, "") for field in schema))
 
@@ -92,6 +93,8 @@ def _column(field: Any, path: str) -> Column:
 
 def _our_type(kind: Any, path: str) -> Type:
     types: Any = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return _our_type(kind.storage_type, path)
     if types.is_dictionary(kind):
         return _our_type(kind.value_type, path)
     if types.is_decimal(kind):
@@ -118,11 +121,10 @@ def _primitive(kind: Any, path: str) -> Type:
         return Primitive("binary")
     if kind == pa.uint64():
         return Decimal(20, 0)
-    if types.is_timestamp(kind) and kind.unit != "ns":
+    if types.is_timestamp(kind):
         return Primitive("timestamp" if kind.tz else "timestamp_ntz")
     if str(kind) not in _TAKEN:
-        why = "; cast it to microseconds" if types.is_timestamp(kind) else ""
-        raise SchemaError(f"column '{path}' is {kind}: Iceberg has no such type that Spark writes{why}")
+        raise SchemaError(f"column '{path}' is {kind}: Iceberg has no such type that Spark writes")
     return Primitive(_TAKEN[str(kind)])
 
 

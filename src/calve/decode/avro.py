@@ -24,8 +24,7 @@ from calve.decode.bad import Bad
 from calve.decode.connect import clock
 from calve.decode.decoder import Decoder, refuse_nulls
 from calve.decode.division import Doubts, Mismatch, each
-from calve.decode.json import INTEGERS
-from calve.decode.scalars import in_calendar, parse, reason_of
+from calve.decode.scalars import INTEGERS, in_calendar, parse, reason_of
 from calve.decode.schemas import AVRO, HEADER, Registered, SchemaRegistry, has_id, schema_id
 from calve.schema import Array, Column, Decimal, Map, Schema, SchemaError, Struct, Type
 from calve.schema.avro import AvroSchema, Node, load, logical, without_null
@@ -76,6 +75,11 @@ def writer(registered: Registered, name: str) -> Writer:
     if registered.kind != AVRO:
         raise Mismatch(f"{name} is one of {registered.kind}, not of AVRO", "unknown_schema")
     return _writer(registered.text, tuple(text for _, text in registered.references), name)
+
+
+def writer_of(text: str) -> Writer:
+    """The writer of a schema that is known by its text; raises SchemaError."""
+    return _writer(text, (), "the schema")
 
 
 @lru_cache(maxsize=1024)
@@ -144,7 +148,9 @@ class AvroDecoder(Decoder):
         start = 0 if number is None else HEADER
         found = each(lambda record: self._read(written, record, start), records)
         columns = self.schema.columns
-        arrays = [_column(column, member, found) for column, member in zip(columns, members, strict=True)]
+        arrays = [
+            column_values(column, member, found) for column, member in zip(columns, members, strict=True)
+        ]
         refuse_nulls(arrays, columns)
         return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self.schema))
 
@@ -169,15 +175,10 @@ class AvroDecoder(Decoder):
 
     def _make(self, number: int | None) -> tuple[Writer, list[Member]]:
         if self.registry is None:
-            found = _writer(self.own or "", (), "the schema")
+            found = writer_of(self.own or "")
         else:
             found = writer(self.registry.by_id(number or 0), f"schema {number}")
-        node, _ = without_null(found.schema, found.schema.root, "")
-        if node["type"] != "record":
-            raise SchemaError(f"a {node['type']}, not a record")
-        reader = None if self.reader is None else without_null(self.reader, self.reader.root, "")[0]
-        sides = Sides(found.schema, self.reader)
-        return found, list(sides.members(self.schema.columns, node, reader, ""))
+        return found, members_of(found, self.reader, self.schema)
 
     def record(self, value: bytes) -> list[Any]:
         return [column[0].as_py() for column in self._fast(pa.array([value], pa.binary())).columns]
@@ -203,7 +204,8 @@ class AvroDecoder(Decoder):
             raise Mismatch(str(error), "wrong_type") from None
 
 
-def _column(column: Column, member: Member, rows: list[Any]) -> Values:
+def column_values(column: Column, member: Member, rows: list[Any]) -> Values:
+    """The values of a column; raises Mismatch."""
     try:
         return member.of(rows)
     except (pa.ArrowInvalid, OverflowError) as error:
@@ -211,6 +213,15 @@ def _column(column: Column, member: Member, rows: list[Any]) -> Values:
         raise Mismatch(f"column '{column.name}': {error}", "out_of_range") from None
     except ValueError as error:
         raise Mismatch(f"column '{column.name}': {error}", reason_of(error)) from None
+
+
+def members_of(written: Writer, reader: AvroSchema | None, columns: Schema) -> list[Member]:
+    """How columns are made of what a writer writes; raises SchemaError where they cannot be."""
+    node, _ = without_null(written.schema, written.schema.root, "")
+    if node["type"] != "record":
+        raise SchemaError(f"a {node['type']}, not a record")
+    own = None if reader is None else without_null(reader, reader.root, "")[0]
+    return list(Sides(written.schema, reader).members(columns.columns, node, own, ""))
 
 
 @dataclass(frozen=True)

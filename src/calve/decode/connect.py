@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 from calve.decode.arrow import is_primitive
 from calve.decode.division import Mismatch
-from calve.decode.json import INTEGERS, Coded, Number, require, scalar
-from calve.decode.scalars import FIRST_MICRO, LAST_MICRO, OutOfRange, parse_decimal, parse_integer
+from calve.decode.json import Coded, Number, require, scalar
+from calve.decode.scalars import FIRST_MICRO, INTEGERS, LAST_MICRO, OutOfRange, parse_decimal, parse_integer
 from calve.schema import Array, Column, Decimal, Map, Schema, Struct, Type
 
 Part: TypeAlias = Mapping[str, Any]

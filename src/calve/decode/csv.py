@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
-from calve.decode.arrow import Values, arrow_schema, compute
+from calve.decode.arrow import Values, arrow_schema, compute, is_primitive
 from calve.decode.decoder import Decoder, batch_of, column_of, lines_of, shown, utf8
 from calve.decode.dialect import Dialect
 from calve.decode.division import Doubts, Mismatch, doubtful, where
-from calve.decode.scalars import cast, parse, reason_of
-from calve.schema import Column, Schema
+from calve.decode.scalars import EXACT, INTEGERS, OutOfRange, cast, is_rounded, parse, reason_of
+from calve.schema import Column, Decimal, Primitive, Schema, Type
 
 _ENDS = "\r\n"
 _MARK = "\ufeff"
+_FEW_NAMES = 5
+_OTHER_NUMBER = "^[+-]?0[0-9]"
 
 
 class CsvDecoder(Decoder):
-    """Each record is one line of CSV, in which quoted fields may hold line ends."""
+    """Each record is one line of CSV, in which quoted fields may hold line ends.
 
-    def __init__(self, schema: Schema, dialect: Dialect, names: tuple[str, ...] | None = None) -> None:
+    Where the columns were inferred, other texts for a value are refused than those that it is inferred from:
+    `007` may be a number that somebody declared, and was not one when nobody did.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        dialect: Dialect,
+        names: tuple[str, ...] | None = None,
+        is_inferred: bool = False,
+    ) -> None:
         super().__init__(schema)
         self.dialect = dialect
         self.names = schema.names if names is None else names
+        self.is_inferred = is_inferred
 
     def with_header(self, line: str) -> CsvDecoder:
         """The decoder for files whose first line is `line`: columns are found by their name in it."""
@@ -36,10 +49,14 @@ class CsvDecoder(Decoder):
         for name in self.schema.names:
             if names.count(name) > 1:
                 raise Mismatch(f"the header names column '{name}' twice")
+        if not self.is_inferred:
+            _refuse_other_names(names, self.schema.names)
+        elif "" in names:
+            raise Mismatch(f"the header has no name for field {names.index('') + 1}; declare 'schema'")
         for column in self.schema.columns:
             if column.name not in names and not column.nullable:
                 raise Mismatch(f"the header does not name column '{column.name}', which is NOT NULL")
-        return CsvDecoder(self.schema, self.dialect, names)
+        return CsvDecoder(self.schema, self.dialect, names, self.is_inferred)
 
     def texts(self, values: Values) -> dict[str, Values]:
         """The fields as they are written, by name; raises ArrowInvalid or Mismatch."""
@@ -76,6 +93,8 @@ class CsvDecoder(Decoder):
         return self._with_nulls(read.column(self.names.index(column.name)).slice(0, count))
 
     def _made(self, column: Column, texts: Values) -> Values:
+        if self.is_inferred:
+            _suspect(texts, column.type)
         return column_of(cast(texts, column.type), column)
 
     def _read(self, data: bytes) -> pa.Table:
@@ -109,10 +128,63 @@ class CsvDecoder(Decoder):
                 raise Mismatch(f"column '{column.name}': NULL, and the column is NOT NULL", "null")
             return None
         try:
+            if self.is_inferred:
+                _refuse_other_text(text, column.type)
             return parse(text, column.type)
         except ValueError as error:
             reason = f"{shown(text)} is not a {column.type.ddl()}: {error}"
             raise Mismatch(f"column '{column.name}': {reason}", reason_of(error)) from None
+
+
+def _refuse_other_names(header: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise Mismatch where the header lacks columns and has others: names that do not match.
+
+    A header that only lacks columns is that of a file which does not have them.
+    """
+    missing = [name for name in columns if name not in header]
+    others = [name for name in header if name and name not in columns]
+    if not missing or not others:
+        return
+    alike = {name.strip().lower(): name for name in others}
+    twins = [(name, alike[name.strip().lower()]) for name in missing if name.strip().lower() in alike]
+    hint = f"; '{twins[0][1]}' is '{twins[0][0]}' but for case or spaces" if twins else ""
+    raise Mismatch(
+        f"the header does not name {_quoted(missing)} of the schema, and the schema does not have "
+        f"{_quoted(others)} of the header{hint}"
+    )
+
+
+def _quoted(names: Sequence[str]) -> str:
+    shown_names = [f"'{name}'" for name in names[:_FEW_NAMES]]
+    more = [f"{len(names) - _FEW_NAMES} more"] if len(names) > _FEW_NAMES else []
+    return ", ".join([*shown_names, *more])
+
+
+def _suspect(texts: Values, kind: Type) -> None:
+    """Raise Doubts for texts that a value of the type was not inferred from."""
+    if is_primitive(kind, "boolean"):
+        flags = compute.is_in(texts, pa.array(["0", "1"]))
+    elif isinstance(kind, Decimal) or is_primitive(kind, *INTEGERS, *EXACT):
+        flags = compute.match_substring_regex(texts, _OTHER_NUMBER)
+    else:
+        return
+    if compute.any(flags).as_py():
+        raise doubtful(flags, "texts that are no values of an inferred type", "wrong_type")
+    if isinstance(kind, Primitive) and kind.name in EXACT:
+        limit = pa.scalar(len(str(EXACT[kind.name])), pa.int32())
+        flags = compute.greater_equal(compute.binary_length(texts), limit)
+        if compute.any(flags).as_py():
+            raise doubtful(flags, "numbers that may be whole ones", "out_of_range")
+
+
+def _refuse_other_text(text: str, kind: Type) -> None:
+    """Raise ValueError for a text that a value of the type was not inferred from."""
+    if is_primitive(kind, "boolean") and text in ("0", "1"):
+        raise ValueError("a number in a column of true and false")
+    if (isinstance(kind, Decimal) or is_primitive(kind, *INTEGERS, *EXACT)) and re.match(_OTHER_NUMBER, text):
+        raise ValueError("a number is not written with such a zero")
+    if is_rounded(text, kind):
+        raise OutOfRange("a whole number that would be rounded")
 
 
 def _joined(lines: Values, last: str) -> bytes:

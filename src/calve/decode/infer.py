@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from calve.decode.arrow import Values, compute
 from calve.decode.csv import CsvDecoder
-from calve.decode.decoder import Decoder, utf8
+from calve.decode.decoder import Decoder, all_true, shown, utf8
 from calve.decode.division import Mismatch
-from calve.decode.json import TEXTUAL, Number, Watch, objects, parsed
+from calve.decode.json import TEXTUAL, Number, Watch, objects, one, parsed
 from calve.decode.reading import Layout, Split, blocks
+from calve.decode.scalars import EXACT, is_rounded
 from calve.errors import Unfit
 from calve.schema import (
     Array,
@@ -34,6 +35,12 @@ from calve.schema import (
 BIGINT, DOUBLE, BOOLEAN, STRING, VOID = map(Primitive, ("bigint", "double", "boolean", "string", "void"))
 NOTHING = Struct(())
 
+LARGE = Decimal(19, 0)
+"""Stands for BIGINT where a value is beyond 2^53, so that a DOUBLE may not hold it exactly."""
+
+HUGE = Decimal(38, 0)
+"""Whole numbers beyond 64 bits."""
+
 TYPES = "lane BIGINT, at BIGINT, type STRING"
 """What workers tell: where the records are, and the columns that they have."""
 
@@ -42,8 +49,9 @@ DEEPEST = 100
 
 _FEW = 64
 _MIXED = "mixed "
-_WHOLE = r"^-?(0|[1-9][0-9]{0,17})$"
+_WHOLE = r"^-?(0|[1-9][0-9]*)$"
 _NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_WHOLES: tuple[Type, ...] = (BIGINT, LARGE, HUGE)
 _TAKES = {
     "bigint": ("tinyint", "smallint", "int", "bigint", "float", "double"),
     "double": ("float", "double"),
@@ -64,6 +72,8 @@ def merged(one: Type, other: Type) -> Type:
         return other
     if {one, other} == {BIGINT, DOUBLE}:
         return DOUBLE
+    if one in _WHOLES and other in _WHOLES:
+        return max(one, other, key=_WHOLES.index)
     if isinstance(one, Array) and isinstance(other, Array):
         return Array(merged(one.element, other.element))
     if isinstance(one, Struct) and isinstance(other, Struct):
@@ -82,6 +92,8 @@ def _merged_structs(one: Struct, other: Struct) -> Struct:
 def _words(kind: Type) -> list[str]:
     if isinstance(kind, Primitive):
         return kind.name.removeprefix(_MIXED).split(" and ")
+    if kind == LARGE:
+        return ["bigint beyond 2^53"]
     return [type(kind).__name__.lower()]
 
 
@@ -89,7 +101,7 @@ def json_type(values: Values) -> Struct:
     """The columns of records that are JSON objects; what is none is left to the decoder."""
     if len(values) and not values.null_count:
         try:
-            return Struct(tuple(_from_arrow(objects(values).schema)))
+            return _of_table(objects(values))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, Mismatch):
             pass
     if len(values) > _FEW:
@@ -115,17 +127,22 @@ def _is_deep(kind: Type, left: int = DEEPEST) -> bool:
 class Fields(Watch):
     """Tells which records have fields that are none of `columns`.
 
-    Where the columns are a guess, such a record, or one whose values they cannot hold, ends the reading. Else
-    all records were looked at before, and what they told nothing of is too deep.
+    Where the columns are a guess, such a record ends the reading, and so does one whose values would go to
+    another column. Else all records were looked at before, and what they told nothing of is too deep.
+
+    A column is DOUBLE because the first records had fractions in it: a whole number that it rounds is bad.
     """
 
-    def __init__(self, columns: Schema, is_guess: bool) -> None:
+    def __init__(self, columns: Schema, is_guess: bool, redirects: bool = False) -> None:
         self.columns = columns
         self.is_guess = is_guess
+        self.redirects = redirects
 
-    def block(self, read: pa.Schema) -> None:
-        if _has_more(read, self.columns.columns):
+    def block(self, read: pa.Table) -> None:
+        if _has_more(read.schema, self.columns.columns):
             self._refuse()
+        for at, column in enumerate(self.columns.columns):
+            _suspect_rounded(one(read.column(at)), column.type)
 
     def record(self, found: dict[str, Any]) -> None:
         try:
@@ -134,11 +151,12 @@ class Fields(Watch):
             raise Mismatch("nested too deeply", "too_deep") from None
         if not self.holds(storable(Schema(parts(kind)))):
             self._refuse()
+        _refuse_rounded(found, self.columns.columns, "")
 
     def holds(self, found: Schema) -> bool:
         """Whether the columns have all that was found or, where they are sure, at least its names."""
         try:
-            told = settled(found, self.columns) if self.is_guess else found
+            told = settled(found, self.columns, redirects=self.redirects) if self.is_guess else found
         except Mixed:
             return False
         return _is_within(Struct(told.columns), Struct(self.columns.columns), self.is_guess)
@@ -147,6 +165,33 @@ class Fields(Watch):
         if self.is_guess:
             raise Unfit("Cannot decode records: they have other columns than the table")
         raise Mismatch("nested too deeply", "too_deep")
+
+
+def _suspect_rounded(array: Values, kind: Type) -> None:
+    """Raise Doubts or Mismatch where a number may be a whole one that its column does not hold exactly."""
+    if isinstance(kind, Struct):
+        for at, column in enumerate(kind.columns):
+            _suspect_rounded(array.field(at), column.type)
+    elif isinstance(kind, Array):
+        _suspect_rounded(array.flatten(), kind.element)
+    elif isinstance(kind, Primitive) and kind.name in EXACT and _is_beyond(array, EXACT[kind.name] - 1):
+        raise Mismatch("a number that may be a whole one", "out_of_range")
+
+
+def _refuse_rounded(found: Any, columns: Iterable[Column], path: str) -> None:
+    for column in columns:
+        _refuse_rounded_value(found.get(column.name), column.type, path + column.name)
+
+
+def _refuse_rounded_value(value: Any, kind: Type, path: str) -> None:
+    if isinstance(kind, Struct) and isinstance(value, dict):
+        _refuse_rounded(value, kind.columns, f"{path}.")
+    elif isinstance(kind, Array) and isinstance(value, list):
+        for element in value:
+            _refuse_rounded_value(element, kind.element, f"{path}[]")
+    elif isinstance(value, Number) and is_rounded(value, kind):
+        why = f"column '{path}': {shown(str(value))} is a whole number that a {kind.ddl()} would round"
+        raise Mismatch(why, "out_of_range")
 
 
 def _has_more(read: Iterable[Any], columns: Iterable[Column]) -> bool:
@@ -195,26 +240,48 @@ def _of_value(value: Any) -> Type:
             element = merged(element, _of_value(one))
         return Array(element)
     if isinstance(value, Number):
-        return BIGINT if value.lstrip("-").isdigit() and -(2**63) <= int(value) < 2**63 else DOUBLE
+        return _of_whole(value) if value.lstrip("-").isdigit() else DOUBLE
     kinds: dict[type, Type] = {bool: BOOLEAN, str: STRING}
     return kinds.get(type(value), VOID)
 
 
-def _from_arrow(fields: Iterable[Any], left: int = DEEPEST) -> Iterator[Column]:
-    for field in fields:
-        yield Column(field.name, _of_arrow(field.type, left - 1))
+def _of_whole(text: str) -> Type:
+    """The type that holds a whole number exactly; of more than 38 digits none does."""
+    if len(text) > 20:
+        return HUGE
+    value = int(text)
+    if abs(value) <= EXACT["double"]:
+        return BIGINT
+    return LARGE if -(2**63) <= value < 2**63 else HUGE
 
 
-def _of_arrow(kind: Any, left: int) -> Type:
+def _of_table(read: pa.Table) -> Struct:
+    """The columns that Arrow found; raises Mismatch where it may have rounded whole numbers to find them."""
+    names = read.schema.names
+    return Struct(tuple(Column(name, _of_array(one(read.column(at)))) for at, name in enumerate(names)))
+
+
+def _of_array(array: Values, left: int = DEEPEST - 1) -> Type:
+    kind = array.type
     if left < 0:
         raise Mismatch("nested too deeply", "too_deep")
     if pa.types.is_struct(kind):
-        return Struct(tuple(_from_arrow(kind, left)))
+        inside = ((kind.field(at).name, array.field(at)) for at in range(kind.num_fields))
+        return Struct(tuple(Column(name, _of_array(values, left - 1)) for name, values in inside))
     if pa.types.is_list(kind):
-        return Array(_of_arrow(kind.value_type, left - 1))
-    names: dict[Any, Type] = {pa.null(): VOID, pa.int64(): BIGINT, pa.float64(): DOUBLE, pa.bool_(): BOOLEAN}
+        return Array(_of_array(array.flatten(), left - 1))
+    if kind == pa.int64():
+        return LARGE if _is_beyond(array, EXACT["double"]) else BIGINT
+    if kind == pa.float64() and _is_beyond(array, EXACT["double"] - 1):
+        raise Mismatch("a number that may be a whole one")
+    names: dict[Any, Type] = {pa.null(): VOID, pa.float64(): DOUBLE, pa.bool_(): BOOLEAN}
     # Arrow takes texts that look like times for times.
     return names.get(kind, STRING)
+
+
+def _is_beyond(numbers: Values, limit: int) -> bool:
+    bounds = compute.min_max(numbers).as_py()
+    return bounds["min"] is not None and (bounds["min"] < -limit or bounds["max"] > limit)
 
 
 def csv_type(values: Values, decoder: CsvDecoder) -> Struct:
@@ -233,50 +300,91 @@ def _of_texts(array: Values) -> Type:
     there = array.drop_null()
     if not len(there):
         return VOID
-    patterns: dict[str, Type] = {"^(true|false)$": BOOLEAN, _WHOLE: BIGINT, _NUMBER: DOUBLE}
-    for pattern, kind in patterns.items():
-        if compute.all(compute.match_substring_regex(there, pattern)).as_py():
-            return kind
-    return STRING
+    if all_true(compute.match_substring_regex(there, "^(true|false)$")):
+        return BOOLEAN
+    if not all_true(compute.match_substring_regex(there, _NUMBER)):
+        return STRING
+    is_whole = compute.match_substring_regex(there, _WHOLE)
+    kind = _of_whole_texts(there.filter(is_whole))
+    return _or_text(kind if all_true(is_whole) else merged(kind, DOUBLE))
+
+
+def _of_whole_texts(texts: Values) -> Type:
+    lengths = compute.binary_length(texts)
+    if compute.any(compute.greater(lengths, 39)).as_py():
+        return STRING
+    # What has 15 digits at most is within 2^53.
+    long = texts.filter(compute.greater(lengths, 15)).to_pylist()
+    kind: Type = BIGINT if len(texts) else VOID
+    return reduce(merged, map(_of_whole, long), kind)
+
+
+def _or_text(kind: Type) -> Type:
+    return STRING if isinstance(kind, Primitive) and kind.name.startswith(_MIXED) else kind
 
 
 def csv_merged(one: Struct, other: Struct) -> Struct:
     """Both columns; a text takes what no other type does."""
     both = _merged_structs(one, other)
-    mixed = {column.name for column in both.columns if column.type.ddl().startswith(_MIXED.upper())}
-    return Struct(tuple(replace(one, type=STRING) if one.name in mixed else one for one in both.columns))
+    return Struct(tuple(replace(column, type=_or_text(column.type)) for column in both.columns))
 
 
-def settled(found: Schema, table: Schema | None, texts_take_all: bool = False) -> Schema:
-    """`found` with the types of the table as far as they can take what was found; raises Mixed.
+def settled(
+    found: Schema, table: Schema | None, texts_take_all: bool = False, redirects: bool = False
+) -> Schema:
+    """`found` with the types of the table, for the columns that it has; raises Mixed for others.
 
-    The columns that the table has already were decided by the first batch, or by who made the table.
+    The columns that the table has already were decided by the first batch, or by who made the table: a value
+    that they cannot hold is bad. Where the table `redirects` values of another type to another column, a type
+    that all records agree on stays what it is.
     """
     there = {column.name: column for column in table.columns} if table else {}
     columns = []
     for column in found.columns:
         known = there.get(column.name)
-        kind = _settled(column.type, known.type, texts_take_all) if known else column.type
+        kind = _settled(column.type, known.type, texts_take_all, redirects) if known else column.type
         _refuse_mixed(column.name, kind)
-        columns.append(Column(column.name, kind, known.nullable if known else True))
+        columns.append(Column(column.name, _without_marks(kind), known.nullable if known else True))
     return Schema(tuple(columns))
 
 
-def _settled(found: Type, table: Type, texts_take_all: bool) -> Type:
-    if found == VOID or (texts_take_all and table == STRING):
-        return table
+def _settled(found: Type, table: Type, texts_take_all: bool, redirects: bool) -> Type:
     if isinstance(found, Struct) and isinstance(table, Struct):
-        return Struct(settled(Schema(found.columns), Schema(table.columns), texts_take_all).columns)
-    if isinstance(found, Struct) and isinstance(table, Map):
-        values = [_settled(column.type, table.value, texts_take_all) for column in found.columns]
-        return table if all(value == table.value for value in values) else found
+        inside = settled(Schema(found.columns), Schema(table.columns), texts_take_all, redirects)
+        return Struct(inside.columns)
     if isinstance(found, Array) and isinstance(table, Array):
-        return replace(table, element=_settled(found.element, table.element, texts_take_all))
-    if isinstance(found, Primitive) and isinstance(table, Decimal):
-        return table if found in (BIGINT, DOUBLE, STRING) else found
-    if isinstance(found, Primitive) and isinstance(table, Primitive):
-        return table if table.name in _TAKES.get(found.name, ()) else found
-    return found
+        return replace(table, element=_settled(found.element, table.element, texts_take_all, redirects))
+    is_taken = found == VOID or (texts_take_all and table == STRING) or _takes(table, found)
+    return table if is_taken or not redirects or _is_mixed(found) else found
+
+
+def _takes(table: Type, found: Type) -> bool:
+    """Whether a column of the table holds values of the type that was found, or most of them."""
+    if isinstance(found, Struct) and isinstance(table, Map):
+        return all(_takes(table.value, column.type) for column in found.columns)
+    if isinstance(found, Struct) and isinstance(table, Struct):
+        names = {column.name: column.type for column in table.columns}
+        return all(one.name in names and _takes(names[one.name], one.type) for one in found.columns)
+    if isinstance(found, Array) and isinstance(table, Array):
+        return _takes(table.element, found.element)
+    if found == VOID or (isinstance(table, Decimal) and found in (*_WHOLES, DOUBLE, STRING)):
+        return True
+    name = "bigint" if found == LARGE else found.name if isinstance(found, Primitive) else ""
+    return isinstance(table, Primitive) and table.name in _TAKES.get(name, ())
+
+
+def _is_mixed(kind: Type) -> bool:
+    if isinstance(kind, Primitive):
+        return kind.name.startswith(_MIXED)
+    return any(_is_mixed(part.type) for part in parts(kind))
+
+
+def _without_marks(kind: Type) -> Type:
+    if kind == LARGE:
+        return BIGINT
+    if isinstance(kind, Struct):
+        return Struct(tuple(replace(one, type=_without_marks(one.type)) for one in kind.columns))
+    return replace(kind, element=_without_marks(kind.element)) if isinstance(kind, Array) else kind
 
 
 def _refuse_mixed(path: str, kind: Type) -> None:

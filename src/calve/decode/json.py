@@ -28,6 +28,7 @@ from calve.decode.decoder import (
 )
 from calve.decode.division import Doubts, Mismatch, doubtful, where
 from calve.decode.scalars import (
+    INTEGERS,
     WIDEST,
     cast,
     narrowed,
@@ -47,14 +48,13 @@ _OTHER_KIND = re.compile(r"Column\((?:.*/)?(.+)\) changed from \w+ to (\w+) in r
 _BEGINNINGS = {"number": r"[-\d]", "string": '"', "boolean": "[tf]", "object": r"\{", "array": r"\["}
 _NO_VALUE = re.compile(r"couldn't parse:(.+)|^The string '(.+)' (?:is not|cannot)", re.S)
 TEXTUAL = ("string", "binary", "date", "timestamp", "timestamp_ntz")
-INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 class Watch(ABC):
     """Is told what records have that a decoder does not make columns of; travels to Python workers."""
 
     @abstractmethod
-    def block(self, read: pa.Schema) -> None:
+    def block(self, read: pa.Table) -> None:
         """Of a block, what Arrow read: raises Mismatch where a closer look is needed, or Unfit."""
 
     @abstractmethod
@@ -76,7 +76,7 @@ class JsonDecoder(Decoder):
         explicit = pa.schema([pa.field(column.name, raw(column.type)) for column in self.schema.columns])
         read = objects(values, explicit, finds=self.watch is not None)
         if self.watch is not None:
-            self.watch.block(read.schema)
+            self.watch.block(read)
         # Columns that were not asked for are behind those that were.
         columns = zip(read.columns[: len(explicit)], self.schema.columns, strict=True)
         made = [(partial(_made, column), one(array)) for array, column in columns]

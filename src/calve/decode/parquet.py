@@ -1,17 +1,20 @@
-"""Rows of Parquet files, read with Arrow in a Python worker; only of files that Spark would read alike."""
+"""Rows of Parquet files, read with Arrow in a Python worker: exactly, or not at all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from calve.decode.arrow import arrow_schema, schema_of_arrow
-from calve.decode.changes import Records, RowChanges
+from calve.decode.changes import RowChanges
+from calve.decode.division import Mismatch
+from calve.decode.exact import exact_column, holds_all, takes
+from calve.decode.file_columns import numbered, refuse_other_letters, united
 from calve.decode.reading import Split, over_tasks, refuse_change
 from calve.errors import BadRecord
 from calve.schema import Column, Schema, SchemaError
@@ -19,63 +22,96 @@ from calve.schema import Column, Schema, SchemaError
 T = TypeVar("T")
 
 _ROWS = 64 * 1024
-_ALIKE = {
-    "bool", "int32", "int64", "float", "double", "string", "binary", "date32[day]", "timestamp[us, tz=UTC]",
-    "timestamp[us]",
-}  # fmt: skip
-"""The types that Arrow and Spark read alike, besides decimals."""
 _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 
-def columns_of(paths: Sequence[str], declared: Schema | None) -> Schema | None:
-    """The columns that rows of the files have, the first one's unless they are declared.
+@dataclass(frozen=True)
+class Footer:
+    """What a file says of its columns."""
 
-    None where Spark has to read one of the files: it may take values for others, or say what is wrong.
-    """
+    path: str
+    fields: pa.Schema
+    is_old: bool
+    """Whether it has times of the old form, or days of the old calendar, which Spark knows how to read."""
+
+    def columns(self) -> Schema:
+        """The columns that its rows have; raises BadRecord."""
+        try:
+            found = schema_of_arrow(self.fields)
+        except SchemaError as error:
+            raise BadRecord(f"file '{self.path}'", f"{error}; declare 'schema' without it") from None
+        return Schema(tuple(Column(one.name, one.type) for one in found.columns))
+
+
+def footers(paths: Sequence[str]) -> list[Footer]:
+    """What the files say of their columns; raises BadRecord where one is no Parquet."""
+    return [_footer(path) for path in paths]
+
+
+def _footer(path: str) -> Footer:
     try:
-        schemas = [pq.read_schema(path) for path in paths]
-        columns = declared or _nullable(schema_of_arrow(schemas[0]))
-        wanted = arrow_schema(columns)
-    except (OSError, pa.ArrowException, SchemaError, ValueError):
-        return None
-    return columns if all(_is_alike(one, wanted) for one in schemas) else None
+        metadata = pq.read_metadata(path)
+        fields = metadata.schema.to_arrow_schema()
+    except (OSError, pa.ArrowException) as error:
+        raise BadRecord(f"file '{path}'", f"it is damaged or cut off: {error}") from None
+    old_times = {
+        metadata.schema.column(at).path.split(".")[0]
+        for at in range(metadata.num_columns)
+        if metadata.schema.column(at).physical_type == "INT96"
+    }
+    is_old = bool(old_times) or any(name in (fields.metadata or {}) for name in _OLD_CALENDAR)
+    for name in old_times:
+        at = fields.get_field_index(name)
+        # Times of the old form are instants.
+        fields = fields.set(at, pa.field(name, _zoned(fields.field(at).type))) if at >= 0 else fields
+    return Footer(path, fields, is_old)
 
 
-def _nullable(columns: Schema) -> Schema:
-    return Schema(tuple(Column(one.name, one.type) for one in columns.columns))
+def _zoned(kind: Any) -> Any:
+    return pa.timestamp("us", "UTC") if pa.types.is_timestamp(kind) else kind
 
 
-def _is_alike(there: pa.Schema, wanted: pa.Schema) -> bool:
-    if any(name in (there.metadata or {}) for name in _OLD_CALENDAR):
-        return False
-    names = [name.lower() for name in there.names]
-    if len(set(names)) < len(names):
-        return False
-    return all(_is_column_alike(there, names, one) for one in wanted)
+def columns_of(files: Sequence[Footer], declared: Schema | None) -> Schema:
+    """The columns that rows of the files have: all that any has, unless they are declared; raises BadRecord.
+
+    Which files are read together does not matter: a column that another batch has is added then.
+    """
+    columns = declared or united([(file.path, file.columns()) for file in files])
+    for file in files:
+        _refuse_others(file, columns)
+    return columns
 
 
-def _is_column_alike(there: pa.Schema, names: Sequence[str], wanted: Any) -> bool:
-    """Whether the file has the column as it is wanted, or none that Spark would take for it."""
-    if wanted.name in there.names:
-        kind = there.field(wanted.name).type
-        return kind == wanted.type and (pa.types.is_decimal128(kind) or str(kind) in _ALIKE)
-    return wanted.name.lower() not in names
+def _refuse_others(file: Footer, columns: Schema) -> None:
+    """Raise BadRecord where the file has a column in another type than can be taken, or in other letters."""
+    place, names = f"file '{file.path}'", list(file.fields.names)
+    for column in columns.columns:
+        if names.count(column.name) > 1:
+            raise BadRecord(place, f"it has column '{column.name}' twice")
+        if column.name not in names:
+            refuse_other_letters(place, column.name, names)
+            continue
+        given = file.fields.field(column.name).type
+        if not takes(given, column.type) or (file.is_old and not holds_all(given, column.type)):
+            why = f"column '{column.name}' is {given} in the file, which is not a {column.type.ddl()}"
+            raise BadRecord(place, f"{why}; declare a type that takes it")
 
 
-def parquet_rows(tasks: list[list[Split]], columns: Schema, as_changes: bool = False) -> Callable[[Any], Any]:
+def parquet_rows(
+    tasks: list[list[Split]], columns: Schema, changes: RowChanges | None = None
+) -> Callable[[Any], Any]:
     """A function for `mapInArrow` over the numbers of tasks."""
-    read = _changes if as_changes else _rows
-    return over_tasks(tasks, lambda split: read(split, arrow_schema(columns)))
+    if changes is None:
+        return over_tasks(tasks, lambda split: _rows(split, columns))
+    return over_tasks(tasks, lambda split: _changes(split, columns, changes))
 
 
-def _changes(split: Split, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _changes(split: Split, columns: Schema, changes: RowChanges) -> Iterator[pa.RecordBatch]:
     """The rows as changes, in the order of their file."""
     at = None
-    for rows in _rows(split, wanted):
+    for rows in _rows(split, columns):
         at = _first(split) if at is None else at
-        lanes = pa.array(np.full(len(rows), split.number))
-        ats = pa.array(np.arange(at, at + len(rows)))
-        yield RowChanges().of(rows, Records(lanes, ats, lambda index: f"file '{split.path}'"))
+        yield numbered(rows, split, at, changes)
         at += len(rows)
 
 
@@ -86,17 +122,17 @@ def _first(split: Split) -> int:
     return sum(footer.row_group(number).num_rows for number in range(first))
 
 
-def _rows(split: Split, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _rows(split: Split, columns: Schema) -> Iterator[pa.RecordBatch]:
     """The rows of the row groups whose middle lies in the part; the next are read while some are written."""
     refuse_change(split)
     place = f"file '{split.path}'"
     try:
         with pq.ParquetFile(split.path) as file:
-            there = [name for name in wanted.names if name in file.schema_arrow.names]
+            there = [name for name in columns.names if name in file.schema_arrow.names]
             groups = list(_groups(file.metadata, split))
             read = file.iter_batches(_ROWS, row_groups=groups, columns=there) if groups else iter(())
             for rows in ahead(read):
-                yield _fitted(rows, wanted, place)
+                yield _fitted(rows, columns, place)
     except (OSError, pa.ArrowException) as error:
         raise BadRecord(place, f"it is damaged or cut off: {error}") from None
 
@@ -110,15 +146,16 @@ def _groups(metadata: Any, split: Split) -> Iterator[int]:
             yield number
 
 
-def _fitted(rows: pa.RecordBatch, wanted: pa.Schema, place: str) -> pa.RecordBatch:
-    held = [
-        rows.column(one.name) if one.name in rows.schema.names else pa.nulls(len(rows), one.type)
-        for one in wanted
-    ]
-    for one, values in zip(wanted, held, strict=True):
-        if values.null_count and not one.nullable:
-            raise BadRecord(place, f"column '{one.name}': NULL, and the column is NOT NULL")
-    return pa.RecordBatch.from_arrays(held, schema=wanted)
+def _fitted(rows: pa.RecordBatch, columns: Schema, place: str) -> pa.RecordBatch:
+    names = rows.schema.names
+    try:
+        arrays = [
+            exact_column(rows.column(one.name) if one.name in names else pa.nulls(len(rows)), one)
+            for one in columns.columns
+        ]
+    except Mismatch as error:
+        raise BadRecord(place, str(error)) from None
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
 
 
 def ahead(made: Iterator[T]) -> Iterator[T]:

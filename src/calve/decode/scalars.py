@@ -26,10 +26,13 @@ WIDEST = 38
 """The most digits that a decimal of Iceberg, or one of Arrow in 128 bits, has."""
 
 _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+INTEGERS = tuple(_BITS)
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _DAY = 86_400_000_000
 FIRST_MICRO = (datetime.date(1, 1, 1).toordinal() - _EPOCH_DAY) * _DAY
 LAST_MICRO = (datetime.date(9999, 12, 31).toordinal() - _EPOCH_DAY + 1) * _DAY - 1
+
+_EXACT_CONTEXT = decimal.Context(prec=4 * WIDEST, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 
 _INTEGER = re.compile(r"-?\d+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
@@ -39,6 +42,10 @@ _TIME = re.compile(
     r"(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(?:(Z)|([+-])(\d\d)(?::?(\d\d))?)?)?",
     re.ASCII,
 )
+
+
+EXACT = {"float": 2**24, "double": 2**53}
+"""Up to where these types hold all whole numbers."""
 
 
 class OutOfRange(ValueError):
@@ -87,7 +94,8 @@ def parse_decimal(text: str, kind: Decimal) -> decimal.Decimal:
     assert isinstance(exponent, int)
     if value.adjusted() >= kind.precision - kind.scale or _last_digit(digits, exponent) < -kind.scale:
         raise OutOfRange
-    return value
+    # Arrow rescales it, and refuses some with more zeros behind the point than the column has places.
+    return value.quantize(decimal.Decimal(1).scaleb(-kind.scale), context=_EXACT_CONTEXT)
 
 
 def _last_digit(digits: tuple[int, ...], exponent: int) -> int:
@@ -113,6 +121,19 @@ def parse_float(text: str) -> float:
     except OverflowError:
         raise OutOfRange from None
     return value
+
+
+def is_rounded(text: str, kind: Type) -> bool:
+    """Whether `text` is a whole number, written as one, that a column of binary fractions would change."""
+    if not isinstance(kind, Primitive) or kind.name not in EXACT or not _INTEGER.fullmatch(text):
+        return False
+    if len(text) <= 7:
+        return False
+    try:
+        near = struct.unpack("<f", struct.pack("<f", float(text)))[0] if kind.name == "float" else float(text)
+        return decimal.Decimal(near) != decimal.Decimal(text)
+    except OverflowError:
+        return True
 
 
 def _parse_boolean(text: str) -> bool:

@@ -32,6 +32,7 @@ from calve.sink.prepare import columns_of
 from calve.sink.routed import Routed, route_of, writer_of
 from calve.sink.writer import Writer
 from calve.sources.source import Limits, Waiting, with_changes
+from calve.transforms.texts import with_valid_texts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -381,7 +382,8 @@ class Runner:
             values = (column for column in there.columns if column.name not in own)
             # Of several tables each has the columns of its rows; a strict one refuses rows that lack some.
             whole = isinstance(writer, Writer) and self._sink.schema_evolution != "strict"
-            self._source.expect(Schema(tuple(values)), whole=whole)
+            redirects = self._sink.schema_evolution == "full" and self._sink.type_change != "refuse"
+            self._source.expect(Schema(tuple(values)), whole=whole, redirects=redirects)
 
     def _frame(self, after: Position, to: Position) -> DataFrame:
         return self._reading(after, to)[0]
@@ -415,7 +417,7 @@ class Runner:
         for transform in self._transforms:
             frame = transform.apply(frame)
         refuse_lost(self._carried, frame.columns)
-        return frame
+        return with_valid_texts(frame) if self._transforms else frame
 
     @clock.timed("after")
     def _acknowledge(self, position: Position) -> None:

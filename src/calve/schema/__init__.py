@@ -18,7 +18,15 @@ from calve.schema.changes import (
 from calve.schema.comparison import differences, unsupported
 from calve.schema.ddl import parse
 from calve.schema.difference import changes, with_aliases
-from calve.schema.evolution import Evolution, Policy, evolution, is_compatible, landing, storable
+from calve.schema.evolution import (
+    Evolution,
+    Policy,
+    evolution,
+    is_compatible,
+    is_promotable,
+    landing,
+    storable,
+)
 from calve.schema.types import (
     Array,
     Column,
@@ -58,6 +66,7 @@ __all__ = [
     "evolution",
     "from_spark_json",
     "is_compatible",
+    "is_promotable",
     "landing",
     "named",
     "parse",

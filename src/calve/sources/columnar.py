@@ -1,4 +1,7 @@
-"""Parquet and Avro files, which Spark reads by itself: rows, and rows as changes."""
+"""Parquet files with times of the old form, which Spark reads by itself: rows, and rows as changes.
+
+INT96 and the calendar of Spark 2 are Spark's own; all others are read by `decode.parquet`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from calve import changes
 from calve.gateway import raised_in_spark
-from calve.schema import Column, Schema
+from calve.schema import Column, Primitive, Schema
 from calve.sources.operation import Operation
 
 if TYPE_CHECKING:
@@ -17,41 +20,32 @@ if TYPE_CHECKING:
 
 _PATH, _AT, _NUMBER = "_calve_path", "_calve_at", "_calve_number"
 
-# Avro does not number its rows: a place is the part's first byte and a number in Spark's task.
-_ROW_BITS = 27
-_BYTE_BITS = 63 - _ROW_BITS
-_TASK_ROWS = (1 << 33) - 1
-
 change_columns = changes.expressions
 
 
-def loaded(spark: SparkSession, format: str, paths: Sequence[str], declared: Schema | None) -> DataFrame:
-    """What is in the files; without a declared schema the first one's columns count for all."""
+def loaded(spark: SparkSession, paths: Sequence[str], columns: Schema) -> DataFrame:
+    """What is in the files."""
     from pyspark.sql.types import StructType
 
-    columns = StructType.fromJson(declared.to_spark_json()) if declared else None
-    if not paths:
-        return spark.createDataFrame([], columns or StructType([]))
-    reader = spark.read.format(format)
     # Spark takes paths for patterns.
     uris = ["file://" + re.sub(r"([\[\]{}*?\\])", r"\\\1", path) for path in paths]
-    return reader.schema(columns or reader.load(uris[0]).schema).load(uris)
+    return spark.read.schema(StructType.fromJson(columns.to_spark_json())).parquet(*uris)
 
 
-def rows(found: DataFrame, declared: Schema | None) -> DataFrame:
-    """`found`, in which a NULL where there must be none is an error that names its file."""
-    return found.select(*_values(found, declared, None)) if declared else found
+def rows(found: DataFrame, columns: Schema) -> DataFrame:
+    """`found`, in which a NULL where there must be none, or a text that is none, is an error of its file."""
+    return found.select(*_values(columns, None))
 
 
 def read_changes(
-    found: DataFrame, format: str, paths: Sequence[str], declared: Schema | None, operation: Operation | None
+    found: DataFrame, paths: Sequence[str], columns: Schema, operation: Operation | None
 ) -> DataFrame:
     """`found` as changes, ordered by their files as `paths` has them, and by their rows in them."""
     from pyspark.sql import functions as f
 
     code = f.lit(changes.UPDATE) if operation is None else _code(operation)
-    place = {_PATH: _path(), _AT: _row_index() if format == "parquet" else _row_number()}
-    values = _values(found, declared, operation)
+    place = {_PATH: _path(), _AT: _row_index()}
+    values = _values(columns, operation)
     placed = found.select(
         *values, code.alias(changes.OPERATION), *(value.alias(name) for name, value in place.items())
     )
@@ -63,10 +57,8 @@ def read_changes(
     return numbered.select(*map(_quoted, names), *change_columns(f.col(changes.OPERATION), lane, f.col(_AT)))
 
 
-def _values(found: DataFrame, declared: Schema | None, operation: Operation | None) -> list[Expression]:
-    if declared is None:
-        return [_quoted(name) for name in found.columns]
-    kept = [one for one in declared.columns if operation is None or one.name != operation.field]
+def _values(columns: Schema, operation: Operation | None) -> list[Expression]:
+    kept = [one for one in columns.columns if operation is None or one.name != operation.field]
     return [_without_null(column, operation) for column in kept]
 
 
@@ -74,14 +66,25 @@ def _without_null(column: Column, operation: Operation | None) -> Expression:
     """The column, whose NULLs are errors where it has none, but in rows that are gone."""
     from pyspark.sql import functions as f
 
-    value = _quoted(column.name)
+    value = _text(column)
     if column.nullable:
-        return value
+        return value.alias(column.name)
     error = raised_in_spark(_place(), f"column '{column.name}': NULL, and the column is NOT NULL")
     if operation is not None:
         gone = _code(operation).isin(changes.DELETE, changes.TRUNCATE)
         return f.when(value.isNotNull() | gone, value).otherwise(error).alias(column.name)
     return f.when(value.isNotNull(), value).otherwise(error).alias(column.name)
+
+
+def _text(column: Column) -> Expression:
+    """The column; where it is of texts, one that is no UTF-8 is an error."""
+    from pyspark.sql import functions as f
+
+    value = _quoted(column.name)
+    if column.type != Primitive("string"):
+        return value
+    error = raised_in_spark(_place(), f"column '{column.name}': a text is not valid UTF-8")
+    return f.when(f.is_valid_utf8(value) | value.isNull(), value).otherwise(error)
 
 
 def _code(operation: Operation) -> Expression:
@@ -124,13 +127,3 @@ def _row_index() -> Expression:
     from pyspark.sql import functions as f
 
     return f.col("_metadata.row_index")
-
-
-def _row_number() -> Expression:
-    from pyspark.sql import functions as f
-
-    begin, number = f.col("_metadata.file_block_start"), f.monotonically_increasing_id()
-    number = number.bitwiseAND(f.lit(_TASK_ROWS))
-    fits = (begin < f.lit(1 << _BYTE_BITS)) & (number < f.lit(1 << _ROW_BITS))
-    error = raised_in_spark(_place(), "it has more rows than can be put in order")
-    return f.when(fits, f.shiftleft(begin, _ROW_BITS).bitwiseOR(number)).otherwise(error.cast("bigint"))

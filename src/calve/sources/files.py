@@ -14,13 +14,14 @@ from pydantic import PrivateAttr
 from calve import changes
 from calve.gateway import translated
 from calve.position import Position
-from calve.schema import Column, Primitive, Schema
+from calve.schema import Schema
 from calve.sources import columnar, files_position
 from calve.sources.files_keys import FilesKeys
 from calve.sources.files_position import START, File, Known, Listing
 from calve.sources.folder import Folder
 from calve.sources.operation import loose
 from calve.sources.source import Limits, Waiting, refuse_clashes, with_changes
+from calve.sources.written_schema import WrittenSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,10 +48,6 @@ class FilesSource(FilesKeys):
 
     _reported: set[tuple[str, int]] = PrivateAttr(default_factory=set)
     _read: set[bytes] | None = PrivateAttr(default=None)
-
-    @property
-    def jars(self) -> tuple[str, ...]:  # type: ignore[override]
-        return ("avro",) if self.format == "avro" else ()
 
     def identity(self) -> str:
         return f"files:{self._where()}:{self.format}"
@@ -131,8 +128,7 @@ class FilesSource(FilesKeys):
         files = self._files(after, to)
         with translated(f"read files of '{self._where()}'"):
             if self.format in ("parquet", "avro"):
-                found = columnar.loaded(spark, self.format, [file.path for file in files], self.declared)
-                return columnar.rows(found, self.declared)
+                return self._read_columnar(spark, files)
             return self._read_lines(spark, files, self._line_columns(), None)
 
     @property
@@ -151,15 +147,16 @@ class FilesSource(FilesKeys):
 
     @property
     def decodes(self) -> bool:
-        return self.format != "avro" and (self.format != "parquet" or self.operation is None)
+        return True
 
     def undecoded(
         self, spark: SparkSession, after: Position, to: Position, bad: Catch | None, *, as_changes: bool
     ) -> Undecoded | None:
-        if to == after or not self.decodes:
+        if to == after:
             return None
-        if self.format == "parquet":
-            return self._parquet(spark, self._files(after, to), as_changes)
+        if self.format in ("parquet", "avro"):
+            with translated(f"read files of '{self._where()}'"):
+                return self._columnar(spark, self._files(after, to), as_changes)
         if self.infers:
             made = self._of_good(spark, after, to, bad) if bad else self._of_batch(spark, after, to)
             return made.undecoded(spark, after, to, bad, as_changes=as_changes)
@@ -204,7 +201,7 @@ class FilesSource(FilesKeys):
         files = self._files(after, to)
         with translated(f"read files of '{self._where()}'"):
             if self.format in ("parquet", "avro"):
-                return self._read_columnar_changes(spark, [file.path for file in files])
+                return self._read_columnar_changes(spark, files)
             columns = with_changes(self._line_columns(), carried=self.carries_changes)
             return self._read_lines(spark, files, columns, self._row_changes())
 
@@ -295,35 +292,81 @@ class FilesSource(FilesKeys):
         sieve = bad.sieve if bad else None
         return Undecoded(numbers, file_rows(self._decoder(), tasks, layout, changes, sieve), columns)
 
-    def _parquet(self, spark: SparkSession, files: list[File], as_changes: bool) -> Undecoded | None:
-        """Parquet files for Python workers; None where Spark has to read one of them."""
-        from calve.decode import parquet
+    def _columnar(self, spark: SparkSession, files: list[File], as_changes: bool) -> Undecoded | None:
+        """Parquet and Avro files for Python workers; None where Spark has to read one, or there is none."""
+        from calve.decode import avro_files, parquet
         from calve.decode.undecoded import Undecoded
 
-        columns = parquet.columns_of([file.path for file in files], self.declared) if files else None
+        columns = self._file_columns(files)
         if columns is None:
             return None
         tasks = self._tasks(spark, files)
         numbers = spark.range(0, len(tasks), 1, len(tasks))
-        made = with_changes(columns, carried=self.carries_changes) if as_changes else columns
-        return Undecoded(numbers, parquet.parquet_rows(tasks, columns, as_changes), made)
+        changes = self._row_changes() if as_changes else None
+        read = columns if self.operation is None else loose(columns)
+        if self.format == "avro":
+            work = avro_files.avro_rows(tasks, read, changes, self._avro_schema())
+        else:
+            work = parquet.parquet_rows(tasks, read, changes)
+        left = columns if self.operation is None else self.operation.left(columns)
+        made = with_changes(left, carried=self.carries_changes) if as_changes else columns
+        return Undecoded(numbers, work, made)
 
-    def _read_columnar_changes(self, spark: SparkSession, paths: list[str]) -> DataFrame:
+    def _file_columns(self, files: list[File]) -> Schema | None:
+        """The columns of Parquet and Avro files; None where Spark has to read one, or there is none."""
+        from calve.decode import avro_files, parquet
+
+        paths = [file.path for file in files]
+        if not paths:
+            return None
+        if self.format == "avro":
+            return avro_files.columns_of(avro_files.headers(paths), self.declared, self._avro_schema())
+        footers = parquet.footers(paths)
+        columns = parquet.columns_of(footers, self.declared)
+        return None if any(footer.is_old for footer in footers) else columns
+
+    def _avro_schema(self) -> str | None:
+        """The Avro schema that the columns are declared by, whose defaults and aliases count."""
+        written = self.schema_ if isinstance(self.schema_, WrittenSchema) else None
+        return written.text() if written is not None and written.is_avro else None
+
+    def _old_parquet(self, spark: SparkSession, files: list[File]) -> tuple[DataFrame, Schema]:
+        """Parquet files with times of the old form, which Spark reads, and their columns."""
+        from calve.decode import parquet
+
+        paths = [file.path for file in files]
+        columns = parquet.columns_of(parquet.footers(paths), self.declared)
+        return columnar.loaded(spark, paths, columns), columns
+
+    def _read_columnar(self, spark: SparkSession, files: list[File]) -> DataFrame:
         from pyspark.sql.types import StructType
 
-        if not paths:
+        if not files:
+            return spark.createDataFrame(
+                [], StructType.fromJson((self.declared or Schema(())).to_spark_json())
+            )
+        rows = self._columnar(spark, files, as_changes=False)
+        return rows.rows() if rows else columnar.rows(*self._old_parquet(spark, files))
+
+    def _read_columnar_changes(self, spark: SparkSession, files: list[File]) -> DataFrame:
+        from pyspark.sql.types import StructType
+
+        if not files:
             columns = with_changes(self.columns() or Schema(()), carried=self.carries_changes)
             return spark.createDataFrame([], StructType.fromJson(columns.to_spark_json()))
-        found = columnar.loaded(spark, self.format, paths, self.declared)
-        refuse_clashes(Schema(tuple(Column(name, Primitive("void")) for name in found.columns)))
-        return columnar.read_changes(found, self.format, paths, self.declared, self.operation)
+        rows = self._columnar(spark, files, as_changes=True)
+        if rows is not None:
+            return rows.rows()
+        found, columns = self._old_parquet(spark, files)
+        refuse_clashes(columns)
+        return columnar.read_changes(found, [file.path for file in files], columns, self.operation)
 
     def _splits(self, file: File, number: int = 0, step: int = SPLIT) -> Iterator[Split]:
         """The parts that can be read side by side: what is compressed or over several lines is one."""
         from calve.decode.reading import Split
 
         compression = self._compression(file.path)
-        whole = compression is not None or self.options.multi_line
+        whole = compression is not None or self.options.multi_line or self.format == "avro"
         for start in range(0, 1 if whole else max(1, file.size), step):
             end = file.size if whole else min(file.size, start + step)
             yield Split(file.path, start, end, file.size, file.mtime, compression, number)
@@ -343,7 +386,8 @@ class FilesSource(FilesKeys):
         declared = self.declared or Schema(())
         schema = declared if self.operation is None else loose(declared)
         if self.format == "csv":
-            return CsvDecoder(schema, self.options.dialect())
+            is_inferred = self.schema_ is None or self._watch is not None
+            return CsvDecoder(schema, self.options.dialect(), is_inferred=is_inferred)
         return JsonDecoder(schema, self._watch)
 
     def check(self) -> list[str]:

@@ -51,8 +51,8 @@ class FilesKeys(Inferring):
     """What the files hold: a JSON object a line, CSV, Parquet, Avro, or lines of text."""
 
     schema_: OrInferred = Field(default=None, alias="schema")
-    """The columns, as DDL or in a file. Left out or `infer`: those that a batch has (json, and csv with
-    `header`), or its first file (parquet, avro)."""
+    """The columns, as DDL or in a file. Left out or `infer`: those that the records of a batch have (json,
+    and csv with `header`), or its files (parquet, avro)."""
 
     operation: Operation | None = None
     """The column that says what a row does to the table; left out: rows are new or take another's place."""

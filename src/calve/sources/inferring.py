@@ -37,6 +37,7 @@ class Inferring(Source):
 
     _expected: Schema | None = PrivateAttr(default=None)
     _whole: bool = PrivateAttr(default=False)
+    _redirects: bool = PrivateAttr(default=False)
     _close: tuple[Position, Position] | None = PrivateAttr(default=None)
     _watch: Any = PrivateAttr(default=None)
     _found: tuple[Position, Position, Schema] | None = PrivateAttr(default=None)
@@ -47,8 +48,8 @@ class Inferring(Source):
     def infers(self) -> bool:
         """Whether the records themselves tell which columns they have."""
 
-    def expect(self, table: Schema, *, whole: bool = False) -> None:
-        self._expected, self._whole = table, whole
+    def expect(self, table: Schema, *, whole: bool = False, redirects: bool = False) -> None:
+        self._expected, self._whole, self._redirects = table, whole, redirects
 
     def look_closely(self, after: Position, to: Position) -> None:
         self._close = (after, to)
@@ -91,7 +92,7 @@ class Inferring(Source):
         from calve.decode.infer import Fields
 
         made = self.model_copy(update={"schema_": columns})
-        made._watch = Fields(columns, is_guess)
+        made._watch = Fields(columns, is_guess, self._redirects)
         return made
 
     def _of_good(self: S, spark: SparkSession, after: Position, to: Position, bad: Catch) -> S:
@@ -109,7 +110,14 @@ class Inferring(Source):
         return self._with(self._columns_of(letters), bad.sieve.columns)
 
     def _with(self: S, found: Schema, keys: Collection[str]) -> S:
-        columns = inferred(found, self._expected, self._told(), keys, texts_take_all=self._is_text())
+        columns = inferred(
+            found,
+            self._expected,
+            self._told(),
+            keys,
+            texts_take_all=self._is_text(),
+            redirects=self._redirects,
+        )
         made = self._watching(columns, is_guess=False)
         for flaw in made.flaws():
             raise DataRefused(f"Cannot infer the schema of {self._told()}: {flaw.message}")
@@ -141,6 +149,7 @@ def inferred(
     where: str,
     keys: Collection[str] = (),
     texts_take_all: bool = False,
+    redirects: bool = False,
 ) -> Schema:
     """The columns of a batch whose records have `found`, for a table that may be there already.
 
@@ -150,7 +159,7 @@ def inferred(
     from calve.decode.infer import Mixed, settled
 
     try:
-        columns = settled(storable(found), table, texts_take_all)
+        columns = settled(storable(found), table, texts_take_all, redirects)
         _refuse_twins((), columns.columns)
     except Mixed as error:
         raise DataRefused(f"Cannot infer the schema of {where}: {error}; declare 'schema'") from None

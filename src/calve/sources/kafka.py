@@ -173,10 +173,10 @@ class KafkaSource(KafkaKeys):
     def infers(self) -> bool:
         return self.schema_ is None and self.format == "json"
 
-    def expect(self, table: Schema, *, whole: bool = False) -> None:
+    def expect(self, table: Schema, *, whole: bool = False, redirects: bool = False) -> None:
         own = {METADATA[name].name for name in self.metadata}
         held = tuple(column for column in table.columns if column.name not in own)
-        super().expect(Schema(held), whole=whole)
+        super().expect(Schema(held), whole=whole, redirects=redirects)
 
     def _told(self) -> str:
         return f"topics at '{self._where()}'"

@@ -181,11 +181,12 @@ class Source(Model, ABC):
     def _catches_nothing(self) -> ConfigurationError:
         return ConfigurationError(f"Cannot tell bad records of connector '{self.connector}' from good ones")
 
-    def expect(self, table: Schema, *, whole: bool = False) -> None:
-        """The table has these columns; a source that infers its own takes their types where it can.
+    def expect(self, table: Schema, *, whole: bool = False, redirects: bool = False) -> None:
+        """The table has these columns; a source that infers its own takes their types.
 
         `whole` tells that rows may have all of them: then it need not look at records before it reads them.
-        A reading raises Unfit where a record has others.
+        A reading raises Unfit where a record has others. Where the table `redirects` values of another type
+        to another column, a batch whose records agree on another type keeps that.
         """
 
     def look_closely(self, after: Position, to: Position) -> None:

@@ -163,6 +163,11 @@ class WrittenSchema(Model):
             return [Flaw(("registry",), f"records of format {format} do not tell the id of a schema")]
         return []
 
+    @property
+    def is_avro(self) -> bool:
+        """Whether it is a file with an Avro schema."""
+        return self.file is not None and self._suffix() == AVRO
+
     def avro_text(self) -> str | None:
         """The Avro schema of the file."""
         return self.text() if self.file is not None else None
