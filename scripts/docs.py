@@ -22,7 +22,7 @@ from calve import clock, diagnosis, errors, pending, registry
 from calve.catalogs import Catalog, Glue, Hive, Jdbc, Nessie, Rest, S3Tables
 from calve.catalogs.databases import OPTIONS
 from calve.cli import reference
-from calve.cli.app import VERBS, module_of
+from calve.cli.app import UNREAD, VERBS, module_of
 from calve.decode import bad
 from calve.errors import CalveError
 from calve.model import Duration, Model, documentation
@@ -92,6 +92,7 @@ _OTHER_CODES = {
     1: "`verify` has findings",
     2: "only `plan --exit-code`: a run would change something",
 }
+_UNREAD = "nobody reads the output any more, as behind `| head -1`"
 _CUT_OFF = {130: "Ctrl-C", 143: "SIGTERM"}
 
 
@@ -341,6 +342,7 @@ def codes() -> str:
     for code, name in _CUT_OFF.items():
         text = f"the batch in flight was cut off: a second signal came, or {name} was not done after 30 s"
         meanings[code] = [text]
+    meanings[UNREAD] = [_UNREAD]
     return table(
         ("code", "meaning"), [(str(code), "; ".join(texts)) for code, texts in sorted(meanings.items())]
     )

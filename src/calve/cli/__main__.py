@@ -1,5 +1,5 @@
 """`python -m calve.cli`."""
 
-from calve.cli.app import main
+from calve.cli import main
 
 main()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -13,7 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from calve import crash
-from calve.errors import CalveError, exit_code
+from calve.errors import CalveError, Unavailable, exit_code
 from calve.redaction import Filter, redacted
 
 VERBS = {
@@ -36,6 +38,11 @@ VERBS = {
 """Every verb and what it is for; its module is imported when it is used."""
 
 _REDACTION = Filter()
+
+UNREAD = 128 + signal.SIGPIPE
+"""What shells make of a process that ends because nobody reads its output."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
@@ -108,7 +115,7 @@ def say(line: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The entry point."""
+    """Run one verb as the whole of this process."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     sys.exit(run(given))
 
@@ -122,9 +129,15 @@ def run(arguments: Sequence[str]) -> int:
     logging.getLogger("calve").setLevel(logging.DEBUG if debug else logging.INFO)
     crash.load_environment()
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         result = app.main(list(arguments), prog_name="calve", standalone_mode=False)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         return 130
+    except SystemExit:
+        # Click leaves so where nobody reads its output any more.
+        _drop_output()
+        return UNREAD
     except click.ClickException as error:
         say(f"{error.format_message()}; see 'calve --help'")
         return 64
@@ -133,15 +146,27 @@ def run(arguments: Sequence[str]) -> int:
         _explain(debug)
         return exit_code(error)
     except Exception as error:
-        gone = _lost_jvm(error)
-        if gone is not None:
-            say(str(gone))
-            _explain(debug)
-            return exit_code(gone)
-        say(f"Calve has a bug: {type(error).__name__}: {error}; report what --debug prints")
+        known = _full_output(error) or _lost_jvm(error)
+        told = f"Calve has a bug: {type(error).__name__}: {error}; report what --debug prints"
+        say(str(known) if known else told)
         _explain(debug)
-        return 70
+        return exit_code(known or error)
     return result if isinstance(result, int) else 0
+
+
+def _full_output(error: Exception) -> CalveError | None:
+    """What to say where the file that the output goes to takes no more."""
+    if not isinstance(error, OSError) or error.filename is not None or error.errno not in _FULL:
+        return None
+    _drop_output()
+    return Unavailable(f"Cannot write the output: {error.strerror}")
+
+
+def _drop_output() -> None:
+    """Have Python not try once more to write what it could not."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _lost_jvm(error: Exception) -> CalveError | None:
