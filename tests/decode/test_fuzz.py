@@ -75,7 +75,7 @@ def number(chance: random.Random, kind: str) -> str:
         behind = digits(chance, 24).rjust(chance.randint(1, 24), "0")
         return f"{sign}{chance.choice(['0', digits(chance, 24)])}.{behind}{'0' * chance.randint(0, 4)}"
     if way < 0.8:
-        return f"{sign}{digits(chance, 20)}e{chance.choice(['', '+', '-'])}{chance.randint(0, 45)}"
+        return f"{sign}{digits(chance, 20)}e{chance.choice(['', '+', '-'])}{chance.randint(0, 90)}"
     if way < 0.9:
         return chance.choice(
             ["0", "-0", "0.0", "1e400", "-1e400", "1e-400", "3.5e38", "1e999999999", "1" * 400]

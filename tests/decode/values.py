@@ -178,6 +178,12 @@ JSON: dict[str, list[tuple[str, Any]]] = {
         ('"Infinity"', TYPE),
         ("true", TYPE),
         ("1e999999999", RANGE),
+        # Arrow knows powers of ten up to 38, and cuts these to 0.
+        ("1e-61", RANGE),
+        ("1e-85", RANGE),
+        ('"31e-41"', RANGE),
+        ("1" + "0" * 30 + "e-31", Decimal("0.10")),
+        ("1" + "0" * 30 + "e-29", Decimal("10.00")),
     ],
     "DECIMAL(38,0)": [
         ("9" * 38, Decimal("9" * 38)),
@@ -315,6 +321,9 @@ CSV: dict[str, list[tuple[str, Any]]] = {
         ("1.5", Decimal("1.50")),
         ("1.505", RANGE),
         ("123456789.00", RANGE),
+        ("31e-41", RANGE),
+        ("3100e-3", Decimal("3.10")),
+        ("3100e-2", Decimal("31.00")),
         ("x", TYPE),
     ],
     "DECIMAL(38,0)": [

@@ -11,7 +11,7 @@ from calve.errors import DataRefused
 from calve.schema import DropColumn, Policy, Schema, evolution, parse
 from calve.sources.datagen import DatagenSource
 from calve.sources.files import FilesSource
-from calve.sources.inferring import expectable, inferred
+from calve.sources.inferring import empty_fields, expectable, inferred
 from calve.sources.kafka import KafkaSource
 from calve.sources.written_schema import WrittenSchema
 
@@ -103,6 +103,23 @@ def test_a_key_that_no_record_has_is_a_column_all_the_same():
 def test_records_without_fields_are_refused_where_there_is_no_table():
     with pytest.raises(DataRefused, match="the records have no fields; declare 'schema'"):
         inferred(Schema(()), None, "t")
+
+
+def test_fields_that_are_only_ever_empty_are_told_once(caplog):
+    source = told()
+    source.expect(parse("id BIGINT, known ARRAY<BIGINT>, s STRUCT<a: BIGINT>"))
+    has = (
+        "id BIGINT, known ARRAY<VOID>, y ARRAY<VOID>, o STRUCT<>, deep ARRAY<ARRAY<VOID>>, n VOID, "
+        "s STRUCT<a: BIGINT, l: ARRAY<VOID>>"
+    )
+    assert empty_fields(parse(has), parse("id BIGINT, known ARRAY<BIGINT>, s STRUCT<a: BIGINT>")) == [
+        "y", "o", "deep", "s.l"
+    ]  # fmt: skip
+    for number in (1, 2):
+        source._of_good(None, {}, {"has": "id BIGINT, y ARRAY<VOID>", "n": number}, BAD)
+    (message,) = [one.getMessage() for one in caplog.records]
+    assert message.startswith("field 'y' of files of '")
+    assert "has only empty arrays or objects so far; it is NULL until a record shows" in message
 
 
 BOUNDS: tuple[Any, ...] = (None, {}, {"has": "id BIGINT, b STRING"})

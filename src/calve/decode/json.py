@@ -44,6 +44,8 @@ from calve.schema import Array, Column, Decimal, Map, Primitive, Schema, Struct,
 _SPACE = " \t\r\n"
 _DEEP = 1_000
 _CONSTANT = r"[:,\[]\s*-?(?:NaN|Inf)"
+_SMALL = r"""[:,\[]\s*"?-?(?:[0-9.]+[eE]-0*[1-9][0-9]|[0-9.]{20,}[eE]-[0-9])"""
+"""A number with a negative exponent of two digits, or with many digits."""
 _OTHER_KIND = re.compile(r"Column\((?:.*/)?(.+)\) changed from \w+ to (\w+) in row")
 _BEGINNINGS = {"number": r"[-\d]", "string": '"', "boolean": "[tf]", "object": r"\{", "array": r"\["}
 _NO_VALUE = re.compile(r"couldn't parse:(.+)|^The string '(.+)' (?:is not|cannot)", re.S)
@@ -129,6 +131,8 @@ def objects(values: Values, explicit: pa.Schema | None = None, finds: bool = Fal
     if finds:
         _refuse_deep(values)
     data = _joined(values)
+    if explicit is not None and (b"e-" in data or b"E-" in data) and _has_decimal(explicit):
+        _refuse_small(values, data)
     reading = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
     behavior: Any = "infer" if finds else "ignore"
     parsing = pj.ParseOptions(explicit_schema=explicit, unexpected_field_behavior=behavior)
@@ -142,6 +146,19 @@ def objects(values: Values, explicit: pa.Schema | None = None, finds: bool = Fal
     if read.num_rows != len(values):
         raise Mismatch("a record holds no object, or more than one")
     return read
+
+
+def _has_decimal(fields: Any) -> bool:
+    """Whether a decimal is somewhere in fields, or in a type."""
+    if isinstance(fields, pa.Schema) or pa.types.is_struct(fields):
+        return any(_has_decimal(field.type) for field in fields)
+    return bool(pa.types.is_decimal(fields)) or (pa.types.is_list(fields) and _has_decimal(fields.value_type))
+
+
+def _refuse_small(values: Values, data: bytes) -> None:
+    """Raise Doubts for numbers that Arrow divides by more powers of ten than it knows: it cuts them."""
+    if re.search(_SMALL.encode(), data):
+        raise doubtful(compute.match_substring_regex(values, _SMALL), "a number with a negative exponent")
 
 
 def _doubts(error: pa.ArrowInvalid, values: Values) -> Doubts | None:

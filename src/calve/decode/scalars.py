@@ -243,8 +243,14 @@ def _refuse_wide(texts: Values, kind: Decimal) -> None:
     longest = compute.max(compute.binary_length(texts)).as_py() or 0
     if longest > WIDEST:
         raise doubtful(compute.greater(compute.binary_length(texts), WIDEST), "a long number")
-    if longest + kind.scale <= WIDEST and not _may_have_exponents(texts):
+    has_exponents = _may_have_exponents(texts)
+    if longest + kind.scale <= WIDEST and not has_exponents:
         return
+    if has_exponents:
+        is_small = compute.match_substring_regex(texts, "[eE]-")
+        if compute.any(is_small).as_py():
+            # Arrow divides by a power of ten beyond those that it knows, and cuts the number to nothing.
+            raise doubtful(is_small, "a number with a negative exponent")
     limit = float(10 ** (kind.precision - kind.scale)) * 1.000001
     is_wide = compute.greater(compute.abs(texts.cast(pa.float64())), limit)
     if compute.any(is_wide).as_py():

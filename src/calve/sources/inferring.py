@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, PrivateAttr
 
 from calve.errors import DataRefused
 from calve.position import Position
-from calve.schema import Column, Map, Schema, Type, parts, storable
+from calve.schema import Array, Column, Map, Primitive, Schema, Struct, Type, parts, storable
 from calve.sources.declared import Declared, undecodable
 from calve.sources.source import Source
 from calve.sources.written_schema import WrittenSchema
@@ -27,6 +28,8 @@ OrInferred = Annotated[
 
 S = TypeVar("S", bound="Inferring")
 
+log = logging.getLogger(__name__)
+
 
 class Inferring(Source):
     """A source that can leave its columns to the records of a batch.
@@ -39,6 +42,7 @@ class Inferring(Source):
     _whole: bool = PrivateAttr(default=False)
     _redirects: bool = PrivateAttr(default=False)
     _close: tuple[Position, Position] | None = PrivateAttr(default=None)
+    _empty: set[str] = PrivateAttr(default_factory=set)
     _watch: Any = PrivateAttr(default=None)
     _found: tuple[Position, Position, Schema] | None = PrivateAttr(default=None)
     _good: tuple[Position, Position, Inferring] | None = PrivateAttr(default=None)
@@ -110,6 +114,7 @@ class Inferring(Source):
         return self._with(self._columns_of(letters), bad.sieve.columns)
 
     def _with(self: S, found: Schema, keys: Collection[str]) -> S:
+        self._warn_of_empty(found)
         columns = inferred(
             found,
             self._expected,
@@ -122,6 +127,18 @@ class Inferring(Source):
         for flaw in made.flaws():
             raise DataRefused(f"Cannot infer the schema of {self._told()}: {flaw.message}")
         return made
+
+    def _warn_of_empty(self, found: Schema) -> None:
+        """Say once of each field that its values are not kept, because nobody knows its type yet."""
+        for path in empty_fields(found, self._expected or Schema(())):
+            if path not in self._empty:
+                self._empty.add(path)
+                log.warning(
+                    "field '%s' of %s has only empty arrays or objects so far; it is NULL until a record "
+                    "shows what is in them, declare 'schema' to keep them",
+                    path,
+                    self._told(),
+                )
 
     def _is_text(self) -> bool:
         """Whether every value is written as a text, so that a column of texts can take it."""
@@ -137,6 +154,27 @@ def expectable(table: Schema) -> Schema | None:
     found = tuple(filter(is_fast, table.columns))
     needed = any(not one.nullable and one not in found for one in table.columns)
     return Schema(found) if found and not needed else None
+
+
+def empty_fields(found: Schema, table: Schema) -> list[str]:
+    """The fields in which records have empty arrays or objects only, and which the table does not have."""
+    return list(_empty_in((), Struct(found.columns), Struct(table.columns)))
+
+
+def _empty_in(path: tuple[str, ...], found: Type, table: Type | None) -> Iterator[str]:
+    known = {one.name: one.type for one in parts(table)} if table is not None else {}
+    for column in parts(found):
+        there, name = known.get(column.name), (*path, column.name)
+        if there is None and _is_empty(column.type):
+            yield ".".join(name)
+        else:
+            yield from _empty_in(name, column.type, there)
+
+
+def _is_empty(kind: Type) -> bool:
+    if isinstance(kind, Struct):
+        return not kind.columns
+    return isinstance(kind, Array) and (kind.element == Primitive("void") or _is_empty(kind.element))
 
 
 def _has_map(kind: Type) -> bool:
