@@ -11,6 +11,7 @@ from calve.errors import (
     ConfigurationError,
     DataRefused,
     NotPermitted,
+    TryAgain,
     Unavailable,
     Unfit,
 )
@@ -102,6 +103,18 @@ AT = "\n\tat org.apache.x.Y.z(Y.scala:1)\n"
             "Did you mean one of the following? [`y`]. SQLSTATE: 42703; line 1 pos 7;\n'Project ['x]\n",
             ConfigurationError,
             "Cannot do it: A column `x` cannot be resolved",
+        ),
+        (f"java.io.IOException: Input/output error{AT}", Unavailable, "Cannot do it: Input/output error"),
+        (
+            f"org.apache.spark.SparkException: Aborted{AT}Caused by: java.lang.OutOfMemoryError: Java heap",
+            TryAgain,
+            "Cannot do it: Java has too little memory; raise 'driver_memory' or lower 'max_batch_size'",
+        ),
+        (
+            "org.apache.spark.SparkException: Job aborted: Python worker exited unexpectedly (crashed): "
+            f"Python worker{AT}Caused by: java.io.EOFException",
+            Unavailable,
+            "Cannot do it: a Python worker was killed",
         ),
         (f"java.lang.IllegalStateException: what now{AT}", CalveError, "Cannot do it: what now"),
         ("no stack at all", CalveError, "Cannot do it: no stack at all"),

@@ -21,6 +21,7 @@ CalveError                 70  a bug, unless a subclass says otherwise
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -162,6 +163,23 @@ class Fenced(CalveError):
         self.table = table
         self.sink_id = sink_id
         super().__init__(message)
+
+
+_OF_THE_SYSTEM = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS),
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN),
+}
+
+
+def of_system(error: BaseException) -> CalveError | None:
+    """Our own error for one of the operating system: a lack of room, memory, files or permission."""
+    if isinstance(error, MemoryError):
+        return TryAgain("Cannot go on: there is too little memory")
+    if isinstance(error, PermissionError):
+        return NotPermitted(f"Cannot go on: {error}")
+    if isinstance(error, OSError) and error.errno in _OF_THE_SYSTEM:
+        return TryAgain(f"Cannot go on: {error}")
+    return None
 
 
 def exit_code(error: BaseException) -> int:

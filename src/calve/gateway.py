@@ -607,8 +607,23 @@ def _python(text: str, what: str) -> CalveError | None:
     return kind(_line(what, raised[-1][2]))
 
 
+_WORKER_GONE = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)")
+_INPUT_OUTPUT = re.compile(
+    r"^java\.(?:io\.(?:IO|UncheckedIO|EOF|InterruptedIO)|nio\.file\.FileSystem|nio\.channels\.\w+)Exception$"
+)
+
+
 def _unknown(text: str, what: str) -> CalveError:
     causes = _causes(text)
+    if any(cause.name.endswith("OutOfMemoryError") for cause in causes):
+        advice = "raise 'driver_memory' or lower 'max_batch_size'"
+        return TryAgain(f"{_line(what, 'Java has too little memory')}; {advice}")
+    of_spark = [cause.message for cause in causes if cause.name.startswith("org.apache.spark.")]
+    if any(_WORKER_GONE.search(message) for message in of_spark):
+        why = "a Python worker was killed, as the system does where memory is short"
+        return Unavailable(_line(what, why))
+    if causes and _INPUT_OUTPUT.match(causes[-1].name):
+        return Unavailable(_line(what, causes[-1].reason))
     return CalveError(_line(what, causes[-1].reason if causes else text))
 
 

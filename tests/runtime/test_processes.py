@@ -143,6 +143,52 @@ def test_a_start_that_waits_for_a_catalog_is_given_up_at_once(tmp_path):
         assert calve.status("orders")["state"] == "stopped"
 
 
+@pytest.mark.full
+def test_a_worker_that_is_killed_costs_one_try(calve):
+    fill(calve)
+    process = running(calve, batches=1)
+    (jvm,) = psutil.Process(process.pid).children()
+    before = calve.status("orders")["batches"]
+    for worker in jvm.children(recursive=True):
+        worker.kill()
+    wait_for(lambda: calve.status("orders")["batches"] > before + 2, "batches after it")
+    process.send_signal(signal.SIGTERM)
+    code, said = ended(process, 60)
+    assert code == 0, said
+    assert stored(calve) == list(range(calve.status("orders")["rows"]))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_store_that_is_read_only_for_a_while_is_waited_for(tmp_path, mode):
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", lake], check=False).returncode:
+        pytest.skip("this user cannot mount")
+    keys = f"catalog: {{warehouse: {lake}}}, commit_mode: {mode}, namespace: shop"
+    keys += ", key_fields: [id]" if mode == "upsert" else ""
+    calve = Calve(tmp_path / "project", DECLARATION.replace("namespace: shop", keys), is_measured=False)
+    (calve.folder / "inbox").mkdir()
+    fill(calve)
+    try:
+        process = running(calve, batches=1)
+        # Refused while a file is open for writing.
+        wait_for(
+            lambda: subprocess.run(["mount", "-o", "remount,ro", lake], check=False).returncode == 0, "it"
+        )
+        wait_for(lambda: process.poll() is not None or calve.status("orders")["message"], "the notice")
+        subprocess.run(["mount", "-o", "remount,rw", lake], check=True)
+        assert process.poll() is None, ended(process)
+        before = calve.status("orders")["batches"]
+        wait_for(lambda: calve.status("orders")["batches"] > before, "batches after it")
+        process.send_signal(signal.SIGTERM)
+        code, said = ended(process, 60)
+        assert code == 0, said
+    finally:
+        calve.end()
+        subprocess.run(["umount", "-l", lake], check=True)
+
+
 def test_a_standby_takes_over_from_a_process_that_was_killed(calve):
     fill(calve, 1)
 

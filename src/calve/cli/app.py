@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from calve import crash
-from calve.errors import CalveError, Unavailable, exit_code
+from calve.errors import CalveError, Unavailable, exit_code, of_system
 from calve.redaction import Filter, redacted
 
 VERBS = {
@@ -146,7 +146,7 @@ def run(arguments: Sequence[str]) -> int:
         _explain(debug)
         return exit_code(error)
     except Exception as error:
-        known = _full_output(error) or _lost_jvm(error)
+        known = _full_output(error) or _lost_jvm(error) or of_system(error)
         told = f"Calve has a bug: {type(error).__name__}: {error}; report what --debug prints"
         say(str(known) if known else told)
         _explain(debug)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from calve import gateway
 from calve.catalogs import Catalog
-from calve.errors import StartRefused, exit_code
+from calve.errors import StartRefused, exit_code, of_system
 from calve.project import Project, ResolvedPipeline
 from calve.runtime import session, state, surroundings, workers
 from calve.runtime.profile import OFF, Profile
@@ -183,7 +183,8 @@ def _run(
         one.runner = runner_of(one.pipeline, branch, *how)
         one.runner.run()
     except BaseException as error:
-        _fail(one, gateway.lost(1.0 if gateway.is_connection_error(error) else 0.0) or error)
+        gone = gateway.lost(1.0 if gateway.is_connection_error(error) else 0.0)
+        _fail(one, gone or of_system(error) or error)
         log.debug("%s ended", one.pipeline.name, exc_info=True)
     else:
         one.report.update(state="stopped" if stop.is_requested() else "done", exit_code=0)
