@@ -254,6 +254,15 @@ def test_aliases_are_renames_where_the_policy_has_them(old, new, renames):
     assert not [one for one in evolution(old, new, ADD).changes if isinstance(one, RenameColumn)]
 
 
+def test_without_renames_a_column_that_the_source_calls_differently_now_is_refused():
+    old, new = parse("a INT, b INT"), aliased("c INT, b INT", c=["a"])
+    (line,) = evolution(old, new, ADD).refusals
+    assert "column 'a' is called 'c' in the source now; 'schema_evolution: full' renames it" in line
+    # A column of the new name that somebody has added, or an alias that the table does not have, is none.
+    assert evolution(parse("a INT, b INT, c INT"), new, ADD) == Evolution()
+    assert evolution(parse("b INT"), new, ADD).refusals == ()
+
+
 def test_what_the_declaration_renames_counts_before_aliases():
     policy = Policy("full", renames={"a": "d"})
     found = evolution(parse("a INT"), aliased("c INT, d INT", c=["a"]), policy)

@@ -11,7 +11,7 @@ import pytest
 
 from calve import crash
 from calve.crash import Crash, Fault
-from calve.errors import ConfigurationError, StartRefused
+from calve.errors import ConfigurationError, StartRefused, TableMismatch
 from calve.position import parse
 from calve.project import ResolvedPipeline
 from calve.runtime import repair
@@ -250,6 +250,37 @@ def test_a_column_that_is_added_is_mirrored(lake, vectored):
     assert mirror.rows() == Counter(
         tuple(row) for row in lake.spark.table(vectored.writer.name.sql()).collect()
     )
+
+
+def test_a_rename_is_mirrored_with_full_and_refused_without(lake, vectored):
+    mirror = Mirror(lake)
+    mirror.run()
+    name = vectored.writer.name.sql()
+    lake.spark.sql(f"ALTER TABLE {name} RENAME COLUMN amount TO total")
+    lake.spark.sql(f"INSERT INTO {name} VALUES (70, 'eu', 1)")
+    with pytest.raises(TableMismatch, match="column 'amount' is called 'total' in the source now"):
+        mirror.run()
+    mirror.declared["schema_evolution"] = "full"
+    mirror.run()
+    assert mirror.table().metadata().schema().names == ("id", "region", "total")
+    rows = Counter(tuple(row) for row in lake.spark.table(name).collect())
+    assert mirror.rows() == rows
+    lake.spark.sql(f"ALTER TABLE {name} RENAME COLUMN total TO amount")
+    lake.spark.sql(f"INSERT INTO {name} VALUES (71, 'eu', 2)")
+    mirror.run()
+    assert mirror.table().metadata().schema().names == ("id", "region", "amount")
+    assert mirror.rows() == Counter(tuple(row) for row in lake.spark.table(name).collect())
+
+
+def test_a_column_that_was_dropped_and_added_again_is_refused_with_the_command(lake, vectored):
+    mirror = Mirror(lake)
+    mirror.run()
+    name = vectored.writer.name.sql()
+    lake.spark.sql(f"ALTER TABLE {name} DROP COLUMN amount")
+    lake.spark.sql(f"ALTER TABLE {name} ADD COLUMN amount BIGINT")
+    lake.spark.sql(f"INSERT INTO {name} VALUES (70, 'eu', 1)")
+    with pytest.raises(StartRefused, match="column 'amount' is another one than at snapshot"):
+        mirror.run()
 
 
 def test_changes_can_be_kept_as_they_are(lake, origin):

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from calve import gateway, schema
-from calve.iceberg import filters, java
+from calve.iceberg import filters, java, names
 from calve.iceberg.bulk import (
     BYTES,
     CONTENT,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 FILE, POSITION, DELETED = "_file", "_pos", "_deleted"
 _REWRITES = "default_rewrite_catalog"
+_MOST_SCHEMAS = 100
 _SMALL_ROW, _ROWS_AT_ONCE = 1024, "10000"
 """Rows of so many bytes are read so many at once: a tenth faster than with the default."""
 _CONTENTS = {"POSITION_DELETES": Kind.POSITION, "EQUALITY_DELETES": Kind.EQUALITY}
@@ -65,6 +66,11 @@ class Held:
         self._groups.clear()
 
 
+def text_of(java_schema: Any) -> str:
+    """A schema as JSON, with the numbers of its columns."""
+    return str(java.Statics("org.apache.iceberg.SchemaParser").toJson(java_schema))
+
+
 class View:
     """The snapshots of one version of a table, in the columns that one of them has.
 
@@ -87,6 +93,22 @@ class View:
         """The columns of the rows."""
         convert = java.Statics("org.apache.iceberg.spark.SparkSchemaUtil").convert
         return schema.from_spark_json(json.loads(convert(self._schema).json()))
+
+    @cached_property
+    def named_columns(self) -> Schema:
+        """The columns of the rows, with the names that they had in other schemas of the table."""
+        schemas = list(java.each(self._base.schemas()))
+        if len(schemas) < 2:
+            return self.columns
+        others = [text_of(one) for one in schemas[-_MOST_SCHEMAS:] if one.schemaId() != self._number]
+        return names.with_earlier_names(self.columns, text_of(self._schema), others)
+
+    def exchanged_since(self, earlier: Snapshot) -> list[str]:
+        """The names that stood for another column at a snapshot: it was dropped, or names were exchanged."""
+        before = None if earlier.schema is None else self._base.schemasById().get(earlier.schema)
+        if before is None or earlier.schema == self._number:
+            return []
+        return names.exchanged(text_of(before), text_of(self._schema))
 
     def identifier_fields(self) -> tuple[str, ...]:
         """The columns that tell rows apart, if the table says so."""

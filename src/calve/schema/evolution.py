@@ -71,12 +71,26 @@ def evolution(table: Schema, rows: Schema, policy: Policy) -> Evolution:
     assert isinstance(landed, Struct)
     judge = _Judge(between, policy, redirected)
     made: list[Change] = []
-    refused = list(_twins((), landed))
+    refused = [*_twins((), landed), *_renamed(table, rows, policy)]
     for change in [*renamed, *changes(between, Schema(landed.columns))]:
         verdict = judge(change)
         refused += [verdict] if isinstance(verdict, str) else []
         made += [] if verdict is None or isinstance(verdict, str) else [verdict]
     return Evolution(() if refused else tuple(made), tuple(refused))
+
+
+def _renamed(table: Schema, rows: Schema, policy: Policy) -> Iterator[str]:
+    """A line for each column that the source calls differently now, where the policy renames none.
+
+    To add a column of the new name would leave it NULL in all rows that are there.
+    """
+    if policy.mode != "add_columns" or not policy.is_said:
+        return
+    for old, new in with_aliases(table, rows, {}).items():
+        yield (
+            f"column '{old}' is called '{new}' in the source now; 'schema_evolution: full' renames it, and "
+            "a column of that name which you add to the table takes what comes from now on"
+        )
 
 
 def _only_in(table: Schema, rows: Schema) -> Iterator[str]:

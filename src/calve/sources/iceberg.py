@@ -299,8 +299,23 @@ class IcebergSource(Placed, Source):
             self._held.release()
         self._held = Held()
         shape = opened.history.by_id.get(to["snapshot"])
+        self._refuse_exchanged(opened, after, shape)
         self._columns = self._projected(opened, shape)
         return self._changes(spark, opened, shape), found
+
+    def _refuse_exchanged(self, opened: _Opened, after: Position, shape: Snapshot | None) -> None:
+        """Refuse to go on where a name stands for another column than in the rows that were read before."""
+        before = opened.history.by_id.get(after["snapshot"])
+        if before is None or shape is None or before.schema == shape.schema or after.get("state"):
+            return
+        wanted = self.columns_ or None
+        for name in View(opened.table, shape).exchanged_since(before):
+            if wanted is None or name.split(".")[0] in wanted:
+                raise StartRefused(
+                    f"Cannot go on with table '{self.name}': column '{name}' is another one than at snapshot "
+                    f"{before.told()}, it was dropped and added again or took the name of another",
+                    decision="--restart-from full",
+                )
 
     def _changes(self, spark: SparkSession | None, opened: _Opened, shape: Snapshot | None) -> Changes:
 
@@ -334,7 +349,7 @@ class IcebergSource(Placed, Source):
     def _projected(self, opened: _Opened, shape: Snapshot | None) -> Schema:
         """The columns of `shape` that are read; one that came later is not there yet."""
 
-        known = View(opened.table, shape).columns
+        known = View(opened.table, shape).named_columns
         wanted = self.columns_ or known.names
         return Schema(tuple(one for one in (known.column(name) for name in wanted) if one is not None))
 
