@@ -171,3 +171,26 @@ def test_records_in_several_partitions_have_no_order_which_plan_warns_of() -> No
     ]
     # What is no longer read has nothing to do with it.
     assert alone.order_warnings(at(a=1, b=4)) == []
+
+
+def test_tombstones_that_are_deletes_need_to_know_what_keys_are() -> None:
+    columns = {"schema": "id BIGINT, name STRING, more ARRAY<INT>"}
+    assert flaws(**columns, tombstones="delete", key_fields=["id"]) == []
+    assert source(**columns, tombstones="delete", key_fields=["id"]).carries_changes
+    assert not source(**columns, tombstones="ignore").carries_changes
+    assert flaws(**columns, tombstones="delete") == ["key_fields: needed by 'tombstones: delete'"]
+    assert flaws(**columns, tombstones="delete", key_fields=["ids", "more"], key_format="text") == [
+        "key_format: text is the value of one column; key_fields names several",
+        "key_fields.0: 'ids' is not a column of the table; did you mean 'id'?",
+        "key_fields.1: 'more' is ARRAY<INT>; only a single value can stand here",
+    ]
+    assert flaws(**columns, key_fields=["id"]) == ["key_fields: has no effect without 'tombstones: delete'"]
+    assert flaws(schema=..., tombstones="delete", key_fields=["id"]) == [
+        "schema: needed by 'tombstones: delete'"
+    ]
+    assert flaws(**columns, format="debezium", tombstones="ignore") == [
+        "tombstones: has no effect with format debezium"
+    ]
+    assert flaws(schema=..., format="text", tombstones="delete", key_fields=["value"]) == [
+        "tombstones: there are no deletes by key with format text"
+    ]

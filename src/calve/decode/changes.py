@@ -67,7 +67,7 @@ def _untold(count: int) -> Details:
 class RowChanges:
     """How rows become changes: upserts all of them, or by what one of their columns says.
 
-    Where there are operations, a delete may leave out every column: `required` is asked of other rows only.
+    Where there are deletes, they may leave out every column: `required` is asked of other rows only.
     """
 
     column: str | None = None
@@ -83,14 +83,22 @@ class RowChanges:
     def sift(self, rows: pa.RecordBatch, records: Records) -> tuple[pa.RecordBatch, list[Bad]]:
         """The changes that decoded rows are, and the rows that are none."""
         if self.column is None:
-            return with_changes(rows, pa.array([changes.UPDATE] * len(rows), pa.string()), records), []
+            operations = pa.array([changes.UPDATE] * len(rows), pa.string())
+            bad = self._nulls(rows, operations)
+            return self._changes(rows, operations, records, bad), bad
         found = compute.index_in(rows.column(self.column), pa.array(list(self.operations), pa.string()))
         operations = pa.array(list(self.operations.values()), pa.string()).take(found)
         bad = [*self._without_operation(rows.column(self.column), found), *self._nulls(rows, operations)]
+        return self._changes(rows, operations, records, bad), bad
+
+    def _changes(
+        self, rows: pa.RecordBatch, operations: Values, records: Records, bad: Sequence[Bad]
+    ) -> pa.RecordBatch:
+        """The changes of the rows that are not bad."""
         if bad:
             kept = others(len(rows), bad)
             rows, operations, records = rows.take(kept), operations.take(kept), records.take(kept)
-        return with_changes(rows.drop_columns([self.column]), operations, records), bad
+        return with_changes(rows.drop_columns([self.column]) if self.column else rows, operations, records)
 
     def _without_operation(self, texts: Values, found: Values) -> Iterator[Bad]:
         for index in _indices(found.is_null()):
@@ -100,6 +108,8 @@ class RowChanges:
 
     def _nulls(self, rows: pa.RecordBatch, operations: Values) -> list[Bad]:
         """Rows that lack a column that they need; an operation that is none is what counts where both are."""
+        if not self.required:
+            return []
         stays = compute.fill_null(compute.invert(compute.is_in(operations, _GONE)), False)
         stays = compute.and_(stays, operations.is_valid())
         found: dict[int, Bad] = {}

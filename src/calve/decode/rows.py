@@ -18,6 +18,7 @@ from calve.decode.changes import Records, RowChanges
 from calve.decode.debezium import DebeziumDecoder
 from calve.decode.decoder import Decoder
 from calve.decode.schemas import stated_id
+from calve.decode.valueless import Valueless
 from calve.decode.worker import settle
 from calve.errors import CalveError
 from calve.gateway import WorkerError
@@ -166,16 +167,41 @@ def record_rows(
     topics: Topics,
     changes: RowChanges | None = None,
     sieve: Sieve | None = None,
+    valueless: Valueless | None = None,
 ) -> Callable[[Batches], Batches]:
     """A function for `mapInArrow` over Kafka records: one row, or one change, of each.
 
-    `kept` maps their columns to the names they keep. Without a `sieve` a bad record is an error.
+    `kept` maps their columns to the names they keep. Without a `sieve` a bad record is an error, and so is
+    one without a value, unless `valueless` tells what it is.
     """
 
     def found(batch: pa.RecordBatch) -> Sifted:
-        return sifted(decoder, batch.column("value"), lambda: topics.records(batch), changes)
+        values = batch.column("value")
+        if valueless is not None and values.null_count:
+            return _with_valueless(batch, valueless)
+        return sifted(decoder, values, lambda: topics.records(batch), changes)
+
+    def _with_valueless(batch: pa.RecordBatch, valueless: Valueless) -> Sifted:
+        values = batch.column("value")
+        there, gone = (_indices(flags) for flags in (values.is_valid(), values.is_null()))
+        made = sifted(decoder, values.take(there), lambda: topics.records(batch).take(there), changes)
+        origins = there if made.origins is None else there.take(made.origins)
+        bad = at_origins(made.bad, there)
+        if valueless.keys is None:
+            return Sifted(made.rows, origins, bad)
+        keys = batch.column("key").take(gone)
+        deletes, kept, wrong = valueless.keys.deletes(
+            keys, lambda: topics.records(batch).take(gone), made.rows.schema
+        )
+        rows = pa.Table.from_batches([made.rows, deletes]).combine_chunks().to_batches()
+        both = pa.concat_arrays([origins, gone.take(kept)])
+        return Sifted(rows[0] if rows else made.rows, both, [*bad, *at_origins(wrong, gone)])
 
     return _mapped(found, kept, topics, sieve)
+
+
+def _indices(flags: Values) -> Values:
+    return compute.indices_nonzero(flags).cast(pa.int64())
 
 
 def record_changes(

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from calve.decode.rows import Topics as Places
     from calve.decode.schemas import Registered
     from calve.decode.undecoded import Undecoded
+    from calve.decode.valueless import Valueless
 
 
 class KafkaSource(KafkaKeys):
@@ -261,13 +262,13 @@ class KafkaSource(KafkaKeys):
     def _also_needed(self, topics: list[str]) -> Iterator[str]:
         if len(topics) > 1:
             yield "topic"
-        if self.format == "debezium":
+        if self.format == "debezium" or self._deletes_by_key:
             yield "key"
 
     def _rows(self, kept: dict[str, str], there: Places, sieve: Sieve | None) -> Any:
         from calve.decode.rows import record_rows
 
-        return record_rows(self._decoder(), kept, there, None, sieve)
+        return record_rows(self._decoder(), kept, there, None, sieve, self._valueless())
 
     def _changes(self, kept: dict[str, str], there: Places, sieve: Sieve | None) -> Any:
         from calve.decode.changes import RowChanges
@@ -275,11 +276,27 @@ class KafkaSource(KafkaKeys):
 
         if self.format == "debezium":
             return record_changes(self._debezium_decoder(), kept, there, sieve)
-        if self.operation is None:
-            return record_rows(self._decoder(), kept, there, RowChanges(), sieve)
-        required = [column.name for column in self._value_columns().columns if not column.nullable]
-        made = RowChanges(self.operation.field, self.operation.codes(), required)
-        return record_rows(self._decoder(), kept, there, made, sieve)
+        operation = self.operation
+        columns = self._value_columns().columns if self._is_loose else ()
+        required = [column.name for column in columns if not column.nullable]
+        codes = operation.codes() if operation else {}
+        made = RowChanges(operation.field if operation else None, codes, required)
+        return record_rows(self._decoder(), kept, there, made, sieve, self._valueless())
+
+    def _valueless(self) -> Valueless | None:
+        """What records without a value are; None: bad ones."""
+        from calve.decode.valueless import KeyDecoder, Valueless
+
+        if self.tombstones != "delete":
+            return Valueless() if self.tombstones == "ignore" else None
+        known = {column.name: column for column in self._value_columns().columns}
+        columns = tuple(replace(known[name], nullable=False) for name in self.key_fields or ())
+        return Valueless(KeyDecoder(Schema(columns), self.key_format))
+
+    @property
+    def _is_loose(self) -> bool:
+        """Whether some rows are gone, and then have NULL in any column."""
+        return self.operation is not None or self._deletes_by_key
 
     def _debezium_decoder(self) -> DebeziumDecoder:
         from calve.decode.connect import Hints
@@ -303,7 +320,7 @@ class KafkaSource(KafkaKeys):
         known = self._record_columns()
         if known is None:
             return TextDecoder() if self.format == "text" else RawDecoder()
-        schema = known if self.operation is None else loose(known)
+        schema = loose(known) if self._is_loose else known
         if self.format == "avro":
             return self._avro_decoder(schema)
         if self._written is not None and self._written.registry is not None:

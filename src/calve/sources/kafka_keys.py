@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
 from calve.errors import ConfigurationError
 from calve.model import Flaw, Model, Text, suggestion
-from calve.schema import Column, Primitive, Schema, SchemaError
+from calve.schema import Column, Decimal, Primitive, Schema, SchemaError
 from calve.sources.csv_options import CsvFormat, nested_in_csv
 from calve.sources.debezium_options import DebeziumFormat
 from calve.sources.inferring import Inferring, OrInferred
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _Metadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers"]
 _WITH_SCHEMA = ("json", "csv", "avro", "debezium")
+_WITH_KEYS = ("json", "csv", "avro")
 _WITHOUT_OPERATION = ("text", "raw", "debezium")
 
 
@@ -89,6 +90,17 @@ class KafkaKeys(KafkaSecurity, Inferring):
     operation: Operation | None = None
     """The column that says what a row does to the table; left out: rows are new or take another's place."""
 
+    tombstones: Literal["bad", "delete", "ignore"] = "bad"
+    """What a record without a value is, as compacted topics have them: a bad record, a delete of the row that
+    its key names, or nothing. Debezium's are nothing."""
+
+    key_fields: Annotated[list[str], Field(min_length=1)] | None = None
+    """The columns that records have in their keys, where `tombstones` are deletes."""
+
+    key_format: Literal["json", "text"] = "json"
+    """What such a key is: `json`, an object with these columns or, if it is one, its value; `text`, the
+    value of the one column as it is."""
+
     debezium: DebeziumFormat = DebeziumFormat()
     """How changes are written, where `format` is debezium."""
 
@@ -111,6 +123,7 @@ class KafkaKeys(KafkaSecurity, Inferring):
 
     def flaws(self) -> list[Flaw]:
         found = [*self.security_flaws(), *self._key_flaws(), *self._schema_flaws(), *self._option_flaws()]
+        found += self._tombstone_flaws()
         return [*found, *self._column_flaws(self.declared)]
 
     def _key_flaws(self) -> list[Flaw]:
@@ -178,9 +191,43 @@ class KafkaKeys(KafkaSecurity, Inferring):
             yield from (Flaw(("schema",), line) for line in nested_in_csv(known))
         if known is not None or self._written is None or self.format in _WITHOUT_OPERATION:
             yield from operation_flaws(self.operation, self.format, known, _WITHOUT_OPERATION)
+        if known is not None and self._deletes_by_key:
+            yield from self._key_column_flaws(known)
         if known is not None and self.format == "debezium":
             yield from (flaw.under("debezium") for flaw in self.debezium.column_flaws(known))
             yield from (Flaw(("schema",), line) for line in clashes(known))
+
+    @property
+    def _deletes_by_key(self) -> bool:
+        """Whether a record without a value is a delete of the row that its key names."""
+        return self.tombstones == "delete" and self.format in _WITH_KEYS
+
+    def _tombstone_flaws(self) -> list[Flaw]:
+        if self.tombstones != "delete":
+            given = [key for key in ("key_fields", "key_format") if key in self.model_fields_set]
+            found = [Flaw((key,), "has no effect without 'tombstones: delete'") for key in given]
+            if self.format == "debezium" and "tombstones" in self.model_fields_set:
+                found.append(Flaw(("tombstones",), "has no effect with format debezium"))
+            return found
+        if self.format not in _WITH_KEYS:
+            return [Flaw(("tombstones",), f"there are no deletes by key with format {self.format}")]
+        found = [] if self.key_fields else [Flaw(("key_fields",), "needed by 'tombstones: delete'")]
+        if self.schema_ is None:
+            found.append(Flaw(("schema",), "needed by 'tombstones: delete'"))
+        if self.key_format == "text" and len(self.key_fields or ()) > 1:
+            found.append(Flaw(("key_format",), "text is the value of one column; key_fields names several"))
+        return found
+
+    def _key_column_flaws(self, known: Schema) -> Iterator[Flaw]:
+        columns = {column.name: column for column in known.columns}
+        for index, name in enumerate(self.key_fields or ()):
+            column = columns.get(name)
+            if column is None or (self.operation is not None and name == self.operation.field):
+                why = f"'{name}' is not a column of the table{suggestion(name, known.names)}"
+                yield Flaw(("key_fields", index), why)
+            elif not isinstance(column.type, (Primitive, Decimal)):
+                why = f"'{name}' is {column.type.ddl()}; only a single value can stand here"
+                yield Flaw(("key_fields", index), why)
 
     def _option_flaws(self) -> list[Flaw]:
         unknown = [name for name in self.options if name not in SETTINGS]
@@ -234,7 +281,7 @@ class KafkaKeys(KafkaSecurity, Inferring):
 
     @property
     def carries_changes(self) -> bool:
-        return self.format == "debezium" or self.operation is not None
+        return self.format == "debezium" or self.operation is not None or self._deletes_by_key
 
     def _value_columns(self) -> Schema:
         known = self._record_columns()
