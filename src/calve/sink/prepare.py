@@ -263,15 +263,18 @@ def _refuse_extra(names: Iterable[str], existing: Schema, table: Table) -> None:
         )
 
 
-def fitted(frame: DataFrame, table: Table, sink: IcebergSink) -> DataFrame:
-    """The rows with the columns of the table, by name, in the declared order."""
+def fitted(frame: DataFrame, table: Table) -> DataFrame:
+    """The rows with the columns of the table, by name."""
     existing = table.metadata().schema()
     columns = [name for name in existing.names if name in frame.columns]
     _refuse_extra(frame.columns, existing, table)
-    frame = frame.select(*map(quoted, columns))
-    lacking = set(existing.names) - set(columns)
-    order = [_sort_column(frame, field) for field in sink.sort_fields() if field.column not in lacking]
-    return frame.sortWithinPartitions(*order) if order else frame
+    return frame.select(*map(quoted, columns))
+
+
+def sort_order(frame: DataFrame, table: Table, sink: IcebergSink) -> list[Column]:
+    """The declared order of the rows of a file, as far as `frame` has its columns."""
+    lacking = set(table.metadata().schema().names) - set(frame.columns)
+    return [_sort_column(frame, field) for field in sink.sort_fields() if field.column not in lacking]
 
 
 def _sort_column(frame: DataFrame, field: SortField) -> Column:

@@ -333,7 +333,8 @@ class Upsert:
 
     def _write(self, last: DataFrame) -> Staged:
         kept = last.where(batch.is_kept()).drop(*changes.NAMES, *batch.OWN)
-        return stage(self._table, prepare.fitted(kept, self._table, self._sink), self._options)
+        rows = prepare.fitted(kept, self._table)
+        return stage(self._table, rows, self._options, prepare.sort_order(rows, self._table, self._sink))
 
     @clock.timed("look-up")
     def _find(self, keys: Keys) -> Found:

@@ -268,7 +268,8 @@ class Writer:
         is_row = batch.is_row(frame, self.sink.change_columns)
         frame = frame.observe(counted, F.count_if(is_row).alias("rows"), F.count_if(~is_row).alias("dropped"))
         frame = batch.as_rows(frame.where(is_row), self.sink.change_columns)
-        staged = stage(table, prepare.fitted(frame, table, self.sink), prepare.write_options(self.sink))
+        rows, options = prepare.fitted(frame, table), prepare.write_options(self.sink)
+        staged = stage(table, rows, options, prepare.sort_order(rows, table, self.sink))
         prepare.check_count(counted.get["rows"], staged, table)
         return replace(staged, dropped=counted.get["dropped"])
 
