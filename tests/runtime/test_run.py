@@ -94,6 +94,15 @@ def test_a_changed_schema_is_refused_before_anything_is_written(spark, folder):
     assert evidence.embedded(folder).load_table("shop.one").metadata_location == before
 
 
+def test_a_stop_that_came_while_spark_started_takes_no_epoch(spark, folder):
+    project, stop = declare.load(folder), Stop()
+    stop.request()
+    (one,) = runtime.run(spark, project, [project.pipeline("second")], stop)
+    assert (one.error, one.report.status.state) == (None, "stopped")
+    assert not (folder / "warehouse").exists()
+    assert runtime.summary(one) == "second: stopped before it began"
+
+
 def test_pipelines_that_open_a_new_catalog_together_do_not_speak_of_each_other(spark, tmp_path, caplog):
     pipelines = range(8)
     declared = {

@@ -161,6 +161,8 @@ def summary(one: Run) -> str:
         return f"{status.pipeline}: {one.error}"
     if one.is_given_up and (status.message or not status.batches):
         return f"{status.pipeline}: {status.message or 'stopped while it waited; nothing was in flight'}"
+    if not status.table and status.state == "stopped":
+        return f"{status.pipeline}: stopped before it began"
     if not status.batches:
         return f"{status.pipeline}: nothing new for table '{status.table}'"
     bad = f", {status.dead_letters:,} bad records to its dead letters" if status.dead_letters else ""
@@ -176,6 +178,10 @@ def _run(
     declared: Collection[str],
     standby: float | None = None,
 ) -> None:
+    if stop.is_requested():
+        # It came while Spark started: nobody is fenced by a process that ends at once.
+        one.report.update(state="stopped", exit_code=0)
+        return
     one.report.update(state="starting")
     try:
         branch = session.branch_off(spark, one.pipeline.catalogs, one.pipeline.sink.retry_for)

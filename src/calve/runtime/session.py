@@ -155,7 +155,7 @@ def end(spark: SparkSession, at_once: bool = False) -> None:
         if gateway.lost() is None:
             raise gateway.translate(error, "stop Spark") from error
     if at_once and running is not None:
-        gateway.end(running)
+        gateway.end(running, patience=5)
     elif running is not None and gateway.is_stopped() and running.stdin:
         # Threads that wait for an answer of the JVM would keep this process: it ends without its input.
         running.stdin.close()
