@@ -117,7 +117,10 @@ def test_a_pipeline_without_mark_has_no_rollback_to_accept(calve, ran, ready):
 def test_exactly_one_decision_is_wanted(calve, project, arguments):
     ended = calve("repair", *arguments)
     assert ended.code == 64
-    assert "one of --accept-rollback, --accept-source, --accept-routes and --restart-from" in ended.err
+    assert (
+        "one of --accept-rollback, --accept-loss, --accept-source, --accept-routes and --restart-from"
+        in ended.err
+    )
 
 
 def test_a_table_that_does_not_exist_is_refused(calve, project):

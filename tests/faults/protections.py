@@ -85,10 +85,11 @@ def _decide(is_ours: Callable[[Mark | None, Mark], bool]) -> Switch:
     def off(patch: pytest.MonkeyPatch) -> None:
         real = position.decide
 
-        def decide(current: Mark | None, held: Mark, name: str, ancestors: Any) -> Decision:
-            landed = current is not None and current.commit == name
+        def decide(current: Mark | None, held: Mark, commit: str, ancestors: Any, name: str) -> Decision:
+            landed = current is not None and current.commit == commit
             taken = held if not landed and is_ours(current, held) else current
-            return real(taken, held, name, ancestors)
+            # A writer that takes another's mark for its own does not look for its own commits either.
+            return real(taken, held, commit, _nameless(ancestors), name)
 
         patch.setattr(position, "decide", decide)
 
@@ -228,14 +229,16 @@ def _believe_a_success(patch: pytest.MonkeyPatch) -> None:
 
 
 def _believe_every_lineage(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(position, "lineage", lambda mark, ancestors: Lineage.FOUND)
+    patch.setattr(position, "lineage", lambda mark, ancestors, name: Lineage.FOUND)
 
 
 def _believe_a_branch_without_the_commit(patch: pytest.MonkeyPatch) -> None:
     real = position.lineage
 
-    def lineage(mark: Mark, ancestors: Any) -> Lineage:
-        return real(replace(mark, above=-1), [*ancestors, position.Ancestor(0, continues=True)])
+    def lineage(mark: Mark, ancestors: Any, name: str) -> Lineage:
+        return real(
+            replace(mark, above=-1), [*_nameless(ancestors), position.Ancestor(0, continues=True)], name
+        )
 
     patch.setattr(position, "lineage", lineage)
 
@@ -243,11 +246,27 @@ def _believe_a_branch_without_the_commit(patch: pytest.MonkeyPatch) -> None:
 def _believe_an_edited_mark(patch: pytest.MonkeyPatch) -> None:
     real = position.lineage
 
-    def lineage(mark: Mark, ancestors: Any) -> Lineage:
-        found = real(mark, ancestors)
+    def lineage(mark: Mark, ancestors: Any, name: str) -> Lineage:
+        found = real(mark, ancestors, name)
         return Lineage.FOUND if found is Lineage.EDITED else found
 
     patch.setattr(position, "lineage", lineage)
+
+
+def _nameless(ancestors: Any) -> Iterator[position.Ancestor]:
+    """`ancestors`, of which nobody can tell whose commits they are."""
+    return (replace(one, sink=None) for one in ancestors)
+
+
+def _believe_an_older_mark(patch: pytest.MonkeyPatch) -> None:
+    """Walk past newer commits of the sink to the one that the mark names, and attempt what is there again."""
+    real = position.lineage
+
+    def lineage(mark: Mark, ancestors: Any, name: str) -> Lineage:
+        return real(mark, _nameless(ancestors), name)
+
+    patch.setattr(position, "lineage", lineage)
+    patch.setattr(position, "is_unmarked", lambda *arguments: False)
 
 
 def _take_an_epoch_twice(patch: pytest.MonkeyPatch) -> None:
@@ -427,6 +446,20 @@ IN_THE_MODEL = (
         (truth.NO_LOSS,),
         _believe_an_edited_mark,
         {"deeds": ("move mark", "append"), "amidst": ("append",), "repairs": False},
+    ),
+    Protection(
+        "notice that an older mark was put back",
+        ("model", "warm"),
+        (truth.NO_DUPLICATE, truth.POSITION_GROWS, truth.EPOCH_GROWS, truth.SILENT),
+        _believe_an_older_mark,
+        {"deeds": ("put mark back", "append"), "amidst": ("append",), "repairs": False},
+    ),
+    Protection(
+        "do not attempt again what landed without its mark",
+        ("model",),
+        (truth.NO_DUPLICATE, truth.ADDED_ONCE),
+        _believe_an_older_mark,
+        {"deeds": _QUIET, "amidst": _QUIET, "answers": ("fine", "unmarked"), "repairs": False},
     ),
     Protection(
         "notice that an epoch taken unseen was overtaken",

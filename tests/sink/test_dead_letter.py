@@ -54,6 +54,20 @@ def test_a_limit_is_tripped_by_what_is_above_it(limits, bad, limit):
     assert tripped(Told(10, bad, []), DeadLetter(**limits)) == limit
 
 
+@pytest.mark.parametrize(
+    ("records", "bad", "limits", "is_tripped"),
+    [
+        (1_000, 1_000, {}, True),
+        (1_000, 1_000, {"max_count": 5_000}, True),
+        (999, 999, {}, False),
+        (5_000, 4_999, {}, False),
+        (5_000, 5_000, {"max_ratio": 1}, False),
+    ],
+)
+def test_a_large_batch_in_which_every_record_is_bad_stops_by_default(records, bad, limits, is_tripped):
+    assert (tripped(Told(records, bad, []), DeadLetter(**limits)) == dead_letter.WHOLE) == is_tripped
+
+
 def test_letters_are_replayed_by_their_sources_and_so_many_at_once(monkeypatch):
     monkeypatch.setattr(letters, "CHUNK", 2)
     found = [{"letter_id": str(number), "source": "ab"[number % 2]} for number in range(6)]

@@ -22,7 +22,7 @@ def there(**ends: int) -> Topics:
 def refusal(after: position.Position, cluster: Topics) -> str:
     with pytest.raises(StartRefused) as caught:
         position.refuse_loss(after, cluster, lambda topic: True)
-    assert caught.value.command == "calve repair --restart-from earliest"
+    assert caught.value.command == "calve repair --accept-loss"
     return str(caught.value)
 
 
@@ -53,6 +53,43 @@ def test_a_topic_that_is_no_longer_declared_keeps_its_place() -> None:
     to = position.moved(AFTER, cluster, position.backlog(AFTER, cluster))
     assert to["topics"]["orders"] == AFTER["topics"]["orders"]
     position.refuse_loss(AFTER, cluster, lambda topic: topic == "more")
+
+
+def test_only_the_partitions_that_lost_records_move_when_the_loss_is_accepted() -> None:
+    cluster = there(b0=12, e0=30, b1=0, e1=25)
+    to = position.without_lost(AFTER, cluster, lambda topic: True)
+    assert position.offsets(to) == {("orders", 0): 12, ("orders", 1): 20}
+    position.refuse_loss(to, cluster, lambda topic: True)
+
+
+def test_a_partition_that_became_shorter_goes_on_at_its_end() -> None:
+    to = position.without_lost(AFTER, there(e0=7, e1=25), lambda topic: True)
+    assert position.offsets(to) == {("orders", 0): 7, ("orders", 1): 20}
+
+
+def test_of_several_topics_only_the_one_that_is_gone_or_new_is_forgotten() -> None:
+    after = {"topics": {**AFTER["topics"], **{one: {"id": one, "offsets": {"0": 3}} for one in "xyz"}}}
+    cluster = Topics(
+        {"orders": "A", "x": "x", "y": "another"},
+        dict.fromkeys((("orders", 0), ("orders", 1), ("x", 0), ("y", 0)), 0),
+        {("orders", 0): 10, ("orders", 1): 20, ("x", 0): 3, ("y", 0): 9},
+    )
+    to = position.without_lost(after, cluster, lambda topic: topic != "z")
+    assert sorted(to["topics"]) == ["orders", "x", "z"]
+    assert position.ranges(to, position.moved(to, cluster, position.backlog(to, cluster))) == [
+        Range("y", 0, 0, 9)
+    ]
+
+
+def test_where_nothing_is_lost_nothing_moves() -> None:
+    assert position.without_lost(AFTER, there(e0=10, e1=20), lambda topic: True) is AFTER
+
+
+def test_the_records_before_a_place_may_tell_which_columns_come() -> None:
+    found = position.before(AFTER, there(b0=4, e0=10, b1=20, e1=20), 6)
+    assert found is not None
+    assert position.ranges(found, AFTER) == [Range("orders", 0, 4, 10)]
+    assert position.before(AFTER, there(b0=10, e0=10, b1=20, e1=20), 6) is None
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,11 @@ Decision = Callable[["SparkSession", ResolvedPipeline], Repair]
     "--accept-rollback", is_flag=True, help="Go on behind the mark; rows that were rolled back stay gone."
 )
 @click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Go on where the source has lost records unread; what it still has stays where it is.",
+)
+@click.option(
     "--accept-source", is_flag=True, help="Go on behind the mark with the source as it is declared now."
 )
 @click.option(
@@ -53,6 +58,7 @@ Decision = Callable[["SparkSession", ResolvedPipeline], Repair]
 def command(
     name: str | None,
     accept_rollback: bool,
+    accept_loss: bool,
     accept_source: bool,
     accept_routes: bool,
     place: str | None,
@@ -65,13 +71,14 @@ def command(
     """Decide where a pipeline that refuses to start begins, and write that to its table as a new epoch."""
     given: dict[Decision, bool] = {
         runtime.accept_rollback: accept_rollback,
+        runtime.accept_loss: accept_loss,
         runtime.accept_source: accept_source,
         runtime.accept_routes: accept_routes,
         partial(runtime.restart_from, place=place or ""): place is not None,
     }
     decisions = [decision for decision, is_given in given.items() if is_given]
     if len(decisions) != 1:
-        options = "--accept-rollback, --accept-source, --accept-routes and --restart-from"
+        options = "--accept-rollback, --accept-loss, --accept-source, --accept-routes and --restart-from"
         raise UsageError(f"Cannot repair: give one of {options}")
     project = declare.load(config)
     pipeline = _pipeline(project, name)

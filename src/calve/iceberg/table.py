@@ -175,17 +175,27 @@ class Metadata:
     def ancestors(self, branch: str, known: int | None = None) -> Iterator[Ancestor]:
         """The snapshots of `branch`, newest first, as far as they are retained.
 
-        Those between the head and the snapshot `known`, if the branch has it, are left out.
+        Of those between the head and the snapshot `known`, if the branch has it, only commits of sinks.
         """
         snapshot = self.head(branch)
         forgets = self.property(_OF_NESSIE) is not None
         if snapshot is not None and known is not None and self._has(snapshot, known):
             yield _ancestor(snapshot, snapshot.parentId(), forgets)
+            yield from self._own_between(snapshot, known, forgets)
             snapshot = self.java.snapshot(known)
         while snapshot is not None:
             parent = snapshot.parentId()
             yield _ancestor(snapshot, parent, forgets)
             snapshot = None if parent is None else self.java.snapshot(parent)
+
+    def _own_between(self, head: Any, known: int, forgets: bool) -> Iterator[Ancestor]:
+        """The commits of sinks behind `head` and before `known`; of others hardly anything is asked."""
+        number = head.parentId()
+        while number is not None and number != known:
+            snapshot = self.java.snapshot(number)
+            number = snapshot.parentId()
+            if snapshot.summary().get(SUMMARY_SINK) is not None:
+                yield _ancestor(snapshot, number, forgets)
 
     def _has(self, head: Any, known: int) -> bool:
         """Whether `known` is behind `head`; Java walks a hundred snapshots while Python asks for one."""

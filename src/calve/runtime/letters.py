@@ -20,7 +20,7 @@ from calve.errors import ConfigurationError, DataRefused, StartRefused, Unavaila
 from calve.iceberg.name import TableName
 from calve.iceberg.table import Table
 from calve.patience import Patience
-from calve.position import Position
+from calve.position import Mark, Position
 from calve.project import ResolvedPipeline
 from calve.runtime import tables
 from calve.runtime.report import Report
@@ -128,12 +128,13 @@ def replay(spark: SparkSession, pipeline: ResolvedPipeline, wanted: Wanted, limi
 class _Marking:
     """Changes letters that are there."""
 
-    def __init__(self, spark: SparkSession, pipeline: ResolvedPipeline) -> None:
+    def __init__(self, spark: SparkSession, pipeline: ResolvedPipeline, main: int | None = None) -> None:
+        """`main` is the epoch of replays in the table of the rows, which the letters' own belongs to."""
         self._spark = spark
         self._sink = dead_letter.as_sink(pipeline.sink)
         self.table: Table = tables.load(spark, table_of(pipeline))
         patience = Patience(pipeline.sink.retry_for)
-        self._committer = Committer(self.table, replay_id(pipeline.sink_id), "main", patience)
+        self._committer = Committer(self.table, replay_id(pipeline.sink_id), "main", patience, main=main)
         self._committer.fence(f"replays:{pipeline.sink_id}", {})
 
     def change(self, letters: DataFrame, operation: str) -> None:
@@ -144,6 +145,15 @@ class _Marking:
             self._committer.commit(staged, {})
         finally:
             staged.release()
+
+    def replayed(self, ids: Collection[str]) -> set[str]:
+        """Those of the letters with `ids` that were replayed."""
+        from pyspark.sql import functions as f
+
+        letters = self._spark.table(self.table.name.sql())
+        found = letters.where(f.col(LETTER_ID).isin(*ids) & f.col(REPLAYED).isNotNull())
+        with gateway.translated("read dead letters"):
+            return {row[0] for row in found.select(LETTER_ID).collect()}
 
     def mark(self, ids: Collection[str]) -> None:
         """Mark the letters with `ids` as replayed, as far as they are not."""
@@ -183,9 +193,12 @@ class _Replay:
         wanted = chunks(first(found, limit, [LETTER_ID, "source"]))
         if not wanted:
             return Replayed()
-        marking = _Marking(self._spark, self._pipeline)
-        done = self._open(_source(marking.table), wanted[0])
+        held = self._open(_source(tables.load(self._spark, self._letters.name)), wanted[0])
+        marking = _Marking(self._spark, self._pipeline, held.epoch)
+        done = set(held.position["letters"])
         marking.mark(done)
+        # Another replay may have taken some between the choice of letters and the epoch.
+        done |= marking.replayed([one for ids in wanted for one in ids])
         told = Replayed()
         if self._writer.owed is not None:
             finished = self._finish(self._writer.owed["letters"], told)
@@ -197,14 +210,13 @@ class _Replay:
             marking.mark(taken)
         return told
 
-    def _open(self, source: str, some: list[str]) -> set[str]:
-        """Take the epoch of replays; the letters that the last one of them has taken."""
+    def _open(self, source: str, some: list[str]) -> Mark:
+        """Take the epoch of replays; the mark names the letters that the last one of them has taken."""
         with _undecided():
             self._writer.find(source)
             self._runner.expect(self._writer)
             columns = self._runner.columns({}) if self._runner.is_said else self._columns(some)
-            held = self._writer.open(source, NOBODY, columns, self._runner.is_said)
-        return set(held.position["letters"])
+            return self._writer.open(source, NOBODY, columns, self._runner.is_said)
 
     def _finish(self, ids: list[str], told: Replayed) -> list[str]:
         """Commit letters that a replay before had taken, to the tables that it did not get to."""

@@ -143,7 +143,8 @@ def _look(
     writer = None
     if tables.is_there(sink.catalog):
         fingerprint = pipeline.fingerprint()
-        writer = writer_of(spark, sink, pipeline.sink_id, Patience(0), sink_ids, fingerprint)
+        names = (pipeline.sink_id, Patience(0), sink_ids, fingerprint)
+        writer = writer_of(spark, sink, *names, pipeline.source.overlaps)
         found.exists = tables.exists(spark, writer.name)
     mark = writer.find(source.identity()) if writer else None
     if writer and mark is None:

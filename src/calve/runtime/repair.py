@@ -15,10 +15,10 @@ from calve.iceberg.catalog import Catalog
 from calve.iceberg.name import TableName
 from calve.iceberg.table import Table
 from calve.patience import Patience
-from calve.position import Lineage, Mark, Position
+from calve.position import Lineage, Mark, NewerMark, Position
 from calve.project import ResolvedPipeline
 from calve.runtime import tables
-from calve.sink import prepare, routed, routes
+from calve.sink import prepare, refusals, routed, routes
 from calve.sink.commit import Committer
 from calve.sink.routed import lead_of
 from calve.sink.routes import Bounds
@@ -63,6 +63,32 @@ def accept_rollback(spark: SparkSession, pipeline: ResolvedPipeline) -> Repair:
     if not kept:
         raise UsageError(f"Cannot accept a rollback of table '{table.name}': it was not rolled back")
     return _together(kept)
+
+
+def accept_loss(spark: SparkSession, pipeline: ResolvedPipeline) -> Repair:
+    """Go on although the source has lost records unread: only where it has, the position moves."""
+    table = _load(spark, pipeline)
+    mark = _mark(table, pipeline)
+    if mark is None:
+        raise UsageError(
+            f"Cannot accept a loss: '{pipeline.sink_id}' has no position in table '{table.name}'"
+        )
+    if mark.source != pipeline.source.identity():
+        raise UsageError(f"Cannot accept a loss: the mark in table '{table.name}' is of another source")
+    if _is_unfinished(spark, pipeline, table, mark):
+        raise UsageError(
+            f"Cannot accept a loss: a batch of the tables of '{table.name}' is unfinished; see --restart-from"
+        )
+    to = pipeline.source.without_lost(mark.position)
+    if to == mark.position:
+        raise UsageError("Cannot accept a loss: the source has all that follows the position")
+    return Repair(table, mark, mark.source, to, "accepted a loss")
+
+
+def _is_unfinished(spark: SparkSession, pipeline: ResolvedPipeline, lead: Table, mark: Mark) -> bool:
+    marks = [_mark(one, pipeline) for one in _routed(spark, pipeline, lead)]
+    found = [routes.bounds(one.position) for one in marks if one and routes.is_bounds(one.position)]
+    return any(bounds.is_ahead_of(mark.position) for bounds in found)
 
 
 def accept_source(spark: SparkSession, pipeline: ResolvedPipeline) -> Repair:
@@ -148,7 +174,7 @@ def _routed(spark: SparkSession, pipeline: ResolvedPipeline, lead: Table) -> lis
 
 def _is_rolled_back(table: Table, mark: Mark, pipeline: ResolvedPipeline) -> bool:
     ancestors = table.metadata().ancestors(pipeline.sink.branch)
-    return position.lineage(mark, ancestors) is Lineage.ROLLED_BACK
+    return position.lineage(mark, ancestors, _property(pipeline)) is Lineage.ROLLED_BACK
 
 
 def _property(pipeline: ResolvedPipeline) -> str:
@@ -159,6 +185,8 @@ def _mark(table: Table, pipeline: ResolvedPipeline) -> Mark | None:
     """The mark of the pipeline; None also where it cannot be read, which is what a repair may be for."""
     try:
         return table.metadata().mark(_property(pipeline))
+    except NewerMark as error:
+        raise refusals.newer(table.name, pipeline.sink_id, error.version) from error
     except ValueError:
         return None
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from calve import changes, clock, crash
-from calve.errors import ConfigurationError, Unfit
+from calve.errors import CalveError, ConfigurationError, DataRefused, StartRefused, Unfit
 from calve.gateway import translated
 from calve.iceberg.name import TableName
 from calve.iceberg.stage import NOTHING, Staged
@@ -90,6 +90,8 @@ class Runner:
         """Whether the batch in flight is staged and on its way into the table."""
         self._committed = self._taken = time.monotonic()
         """When the last commit was made, and when it was found to be due, by which the next is timed."""
+        self._unwritten: Position | None = None
+        """Up to where batches without rows have led, if the table does not know it yet."""
         self._fitted: Schema | None = None
         self._begun: Begun | None = None
         self._ahead: Ahead[tuple[Waiting, Begun]] = Ahead(spark)
@@ -103,14 +105,14 @@ class Runner:
         """Run until the source has ended, the end is asked for or, with `once`, nothing is waiting."""
         with suppress(Abandoned), self._profile.watching(self._spark):
             names = (self._sink_id, self._patience, self._declared, self._declaration)
-            writer = writer_of(self._spark, self._sink, *names)
+            writer = writer_of(self._spark, self._sink, *names, self._source.overlaps)
             self._report.update(table=writer.told)
             after = self._open(writer)
             if after is not None:
                 self._profile.begin()
                 try:
                     with self._beating(writer.name, lambda: writer.held):
-                        self._loop(writer, after)
+                        self._run_batches(writer, after)
                 finally:
                     self._ahead.close()
 
@@ -123,6 +125,26 @@ class Runner:
             self._report.update(state="standby")
             self._standby.wait(name, self._patience)
             self._report.update(state="starting")
+
+    def _run_batches(self, writer: Writer | Routed, after: Position) -> None:
+        """Run batches, and in the end have the table remember what was read without a row to commit."""
+        try:
+            self._loop(writer, after)
+        except DataRefused as error:
+            if not isinstance(error, StartRefused):
+                with suppress(CalveError):
+                    self._write_position(writer)
+            raise
+        self._write_position(writer)
+
+    def _write_position(self, writer: Writer | Routed) -> None:
+        """Write the position behind batches that had nothing to commit, if it is not in the table yet."""
+        if self._unwritten is not None:
+            self.in_flight = self.is_committing = True
+            position = writer.move(self._unwritten).position
+            self._acknowledge(position)
+            self._report.update(position=position)
+            self._unwritten, self.in_flight, self.is_committing = None, False, False
 
     def _loop(self, writer: Writer | Routed, after: Position) -> None:
         if writer.owed is not None and not self._stop.is_requested():
@@ -189,18 +211,34 @@ class Runner:
         if mark is None:
             self.check_same_table(writer)
         start = mark.position if mark else self._patience.keep_trying(self._source.start)
-        if writer.owed is None and not self._is_worth_opening(start):
+        is_to_be_kept = mark is None and self._source.start_moves
+        if writer.owed is None and not is_to_be_kept and not self._is_worth_opening(start):
             return None
         self.expect(writer)
-        columns = self._patience.keep_trying(lambda: self.columns(start, self._looked_at(writer, start)))
+        columns = self._patience.keep_trying(lambda: self._first_columns(writer, start))
         held = writer.open(identity, start, columns, self.is_said)
         self._fitted = self._source.columns() or columns
         self.expect(writer)
         if self._letters:
-            self._letters.open(identity, held.position, held.epoch)
+            self._letters.open(identity, held.position, held.epoch, writer.check_still_held)
         self._report.update(state="running", epoch=held.epoch, position=held.position)
         self._report.remember(self._place(writer), str(writer.uuid))
         return held.position
+
+    def _first_columns(self, writer: Writer | Routed, start: Position) -> Schema:
+        """The columns of what comes behind `start`; where nothing is there yet, of what came before it.
+
+        A place such as the end of a topic has to be remembered by a table, and a table needs columns.
+        """
+        found = self.columns(start, self._looked_at(writer, start))
+        if found.columns or isinstance(writer, Routed) or writer.uuid is not None:
+            return found
+        before = self._source.before(start, FIRST_LOOK)
+        if before is not None:
+            found = self.columns(before, start)
+        if not found.columns:
+            raise refusals.nothing_to_remember(writer.name, self._source.start_key)
+        return found
 
     def _looked_at(self, writer: Writer | Routed, start: Position) -> Position | None:
         """Up to where rows decide which columns a new table has, if only they tell; None: a whole batch."""
@@ -290,12 +328,13 @@ class Runner:
         if staged.is_empty and letters.is_empty and fresh:
             staged.release()
             self.in_flight = False
+            self._unwritten = waiting.to
             self._profile.begin()
             return waiting.to
         written = time.monotonic()
         self.is_committing = True
         self._commit(writer, staged, letters, after, waiting.to)
-        self._committed = time.monotonic()
+        self._committed, self._unwritten = time.monotonic(), None
         self._acknowledge(waiting.to)
         self._report.add(
             rows=staged.rows,
@@ -359,7 +398,7 @@ class Runner:
         if self._letters is None:
             return NOTHING
         read = partial(self._source.read_bad, self._spark, after, to, as_changes=self._takes_changes)
-        staged = self._letters.stage(after, to, read)
+        staged = self._letters.stage(after, to, read, partial(self._source.is_inside, after, to))
         if staged.rows:
             self._report.notice(f"{staged.rows:,} bad records go to table '{self._letters.name}'")
         return staged

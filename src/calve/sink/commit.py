@@ -13,7 +13,7 @@ from calve.iceberg.stage import NOTHING, Staged
 from calve.iceberg.swap import Change, Proposal, attempt, flush_metadata
 from calve.iceberg.table import Metadata, Table
 from calve.patience import Patience
-from calve.position import Ancestor, Decision, Lineage, Mark, Position, Trail
+from calve.position import Ancestor, Decision, Lineage, Mark, NewerMark, Position, Trail
 from calve.sink import refusals
 
 Propose = Callable[[Metadata], Proposal]
@@ -34,7 +34,11 @@ class Committer:
         patience: Patience,
         snapshot_properties: Mapping[str, str] | None = None,
         declared: Collection[str] = (),
+        main: int | None = None,
+        overlaps: Callable[[Position], bool] = lambda position: True,
     ) -> None:
+        """`main` is the epoch of the table of the rows where `table` is kept beside that one, and `overlaps`
+        tells whether the position of another sink is about something that this one reads."""
         self.table = table
         self.sink_id = sink_id
         self.branch = branch
@@ -46,6 +50,8 @@ class Committer:
         self._property = position.property_name(sink_id, branch)
         self._snapshot_properties = dict(snapshot_properties or {})
         self._declared = {sink_id, *declared}
+        self._main = main
+        self._overlaps = overlaps
         self.notes: dict[str, str] = {}
         """What the summary of the next commit says besides."""
 
@@ -60,7 +66,7 @@ class Committer:
             raise refusals.other_source(self.table.name, self.sink_id, mark, source)
         if not base.has_branch(self.branch):
             raise refusals.branch_dropped(self.table.name, self.sink_id, self.branch)
-        found = position.lineage(mark, self._walk(base, mark))
+        found = position.lineage(mark, self._walk(base, mark), self._property)
         if found is Lineage.ROLLED_BACK:
             raise refusals.rolled_back(self.table.name, self.sink_id, self.branch)
         if found is Lineage.EDITED:
@@ -77,6 +83,8 @@ class Committer:
 
         def seen(base: Metadata) -> Mark | None:
             mark = self.seen(source, base)
+            if mark is not None and position.is_of_later_epoch(mark, self._main):
+                raise refusals.of_later_epoch(self.table.name, self.sink_id, mark, self._main)
             return mark and accept(mark)
 
         return self._take_epoch(source, start, seen, {})
@@ -99,13 +107,17 @@ class Committer:
         """
         held, commit = self.held, str(uuid.uuid4())
         assert held is not None, "commit before fence"
+        first: list[int] = []
 
         def propose(base: Metadata) -> Proposal:
             self._check_fresh(base)
             current = self._mark(base)
-            decision = position.decide(current, held, commit, self._walk(base, held))
+            first.append(base.last_sequence)
+            decision = position.decide(current, held, commit, self._walk(base, held), self._property)
             if decision is Decision.COMMITTED and current is not None:
                 return self._landed(current, base)
+            if decision is Decision.UNMARKED or self._is_unmarked(base, current, commit, min(first)):
+                raise refusals.unmarked(self.table.name, self.sink_id, self._property, to)
             if decision is Decision.ROLLED_BACK:
                 raise refusals.rolled_back(self.table.name, self.sink_id, self.branch)
             if decision is Decision.FENCED:
@@ -117,6 +129,17 @@ class Committer:
         self.notes = {}
         crash.point("commit.confirmed")
         return self.held
+
+    def _is_unmarked(self, base: Metadata, current: Mark | None, commit: str, above: int) -> bool:
+        """Whether an attempt landed without its mark; a base that nothing was added to needs no look."""
+        assert self.held is not None, "commit before fence"
+        if base.last_sequence <= above:
+            return False
+        return position.is_unmarked(current, self.held, commit, above, base.ancestors(self.branch))
+
+    def check_still_held(self) -> None:
+        """Load the table again, and refuse to go on where another writer has taken over."""
+        self.check_held(self.reload())
 
     def check_held(self, base: Metadata) -> None:
         """Refuse to go on where another writer has taken over."""
@@ -139,16 +162,20 @@ class Committer:
                 raise self._overtaken(current)
             bases.append(base.last_sequence)
             names = {"writer": self._writer, "source": source, "commit": commit}
-            past = 0 if current else position.last_epoch(self._property, base.ancestors(self.branch))
+            is_trusted = current is not None and not reason
+            ancestors = () if is_trusted else base.ancestors(self.branch)
+            past = position.last_epoch(self._property, ancestors)
             above = base.last_sequence
-            return Proposal(position.next_epoch(seen(base), start=start, above=above, past=past, **names))
+            taken = seen(base)
+            mark = position.next_epoch(taken, start=start, above=above, past=past, main=self._main, **names)
+            return Proposal(mark)
 
         self.held = self._until_certain(self._change(None, reason), propose, "fence")
         return self.held
 
     def _landed(self, mark: Mark, base: Metadata) -> Proposal:
         """Our commit is in the table; the mark beside it must still be the one that it wrote."""
-        if position.lineage(mark, base.ancestors(self.branch)) is Lineage.EDITED:
+        if position.lineage(mark, base.ancestors(self.branch), self._property) is Lineage.EDITED:
             raise refusals.edited(self.table.name, self.sink_id)
         return Proposal(mark, landed=True)
 
@@ -235,6 +262,8 @@ class Committer:
     def _mark(self, base: Metadata, sound: bool = True) -> Mark | None:
         try:
             return base.mark(self._property)
+        except NewerMark as error:
+            raise refusals.newer(self.table.name, self.sink_id, error.version) from error
         except ValueError as error:
             if not sound:
                 return None
@@ -248,6 +277,6 @@ class Committer:
     def _check_no_mark(self, base: Metadata, source: str) -> None:
         if position.is_orphaned(self._property, base.ancestors(self.branch)):
             raise refusals.mark_gone(self.table.name, self.sink_id, self._property)
-        others = position.others(base.properties(), source, self.branch, self._declared)
+        others = position.others(base.properties(), source, self.branch, self._declared, self._overlaps)
         if others:
             raise refusals.renamed(self.table.name, self.sink_id, others[0])

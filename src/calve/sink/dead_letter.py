@@ -30,6 +30,7 @@ from calve.sink.declaration import DeadLetter, IcebergSink
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
     from calve.decode.bad import Catch, Letter, Report
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 LETTER_ID, RECORDED, REPLAYED = "letter_id", "recorded_at", "replayed_at"
 UNCOUNTED = (0, 2**62)
 """Rows and bytes of an upsert of letters: nobody knows how large they are, so Spark holds them."""
+ALL_BAD = 1_000
+"""From how many records on a batch in which all are bad stops the pipeline, if no `max_ratio` is declared."""
+WHOLE = "a whole batch"
 CARRIED = 32 * 2**20
 """How many bytes of bad records are held in memory; where there are more, Spark reads them once more."""
 CARRIED_RECORDS = 10_000
@@ -148,11 +152,13 @@ class Told:
 
 
 def tripped(told: Told, limits: DeadLetter) -> str | None:
-    """Which limit a batch is over, in words."""
+    """Which limit a batch is over, in words; one that is bad altogether is a mistake of the declaration's."""
     if limits.max_count is not None and told.bad > limits.max_count:
         return f"max_count {limits.max_count}"
     if limits.max_ratio is not None and told.bad > limits.max_ratio * told.records:
         return f"max_ratio {limits.max_ratio:g}"
+    if limits.max_ratio is None and told.bad == told.records >= ALL_BAD:
+        return WHOLE
     return None
 
 
@@ -181,17 +187,38 @@ class Letters:
         self._patience = patience
         self._source = ""
         self._epoch = 0
+        self._check_main: Callable[[], None] = lambda: None
         self._committer: Committer | None = None
         self._in_doubt = False
         self._cut_off: str | None = None
+        """The batch that was cut off: which of its letters hold is known when it has been read again."""
+        self._beyond: str | None = None
+        """The same batch, if it has letters that lie beyond what has been read and staged."""
         self._channel: Any = None
         self._catch: Catch | None = None
 
-    def open(self, source: str, position: Position, epoch: int) -> None:
-        """Begin a life at `position`; a table that is there is closed to older writers."""
-        self._source, self._epoch = source, epoch
+    def open(
+        self, source: str, position: Position, epoch: int, check_main: Callable[[], None] = lambda: None
+    ) -> None:
+        """Begin a life at `position`; a table that is there is closed to older writers.
+
+        `epoch` is that of the table of the rows, and `check_main` refuses to go on where another process has
+        taken the next one.
+        """
+        self._source, self._epoch, self._check_main = source, epoch, check_main
         if self._catalog().has_table(self.name):
             self._take(position)
+
+    def _take_late(self, position: Position) -> None:
+        """Take the table in the middle of a life, when the first record is bad.
+
+        A process that has lost the table of the rows leaves the table of letters alone. It is asked before,
+        so that it creates none, and again behind the fence: whoever takes the rows' table after that finds
+        this one, and closes it.
+        """
+        self._check_main()
+        self._take(position)
+        self._check_main()
 
     def _catalog(self) -> Catalog:
         catalog = self._patience.keep_trying(lambda: Catalog(self._spark, self.name.catalog))
@@ -203,7 +230,8 @@ class Letters:
 
         Its mark names the last batch that had letters. Where that is not what came before `position`, the
         batch was cut off, or the source is read again: then ids tell which letters are there. A batch was cut
-        off where it begins at `position`.
+        off where it begins at `position`; letters of it that lie `beyond` the batches read since are still in
+        doubt.
         """
         properties = prepare.creation_properties(self._sink)
         create = partial(self._catalog().create, self.name, columns(), (), (), properties, [LETTER_ID])
@@ -215,11 +243,14 @@ class Letters:
                 "'dead_letter'",
                 table=str(self.name),
             )
-        self._committer = Committer(table, self._sink_id, "main", self._patience)
-        mark = self._committer.fence(f"letters:{self._sink_id}", {"to": digest(position)})
+        committer = Committer(table, self._sink_id, "main", self._patience, main=self._epoch)
+        mark = committer.fence(f"letters:{self._sink_id}", {"to": digest(position)})
+        self._committer = committer
         self._in_doubt = mark.position.get("to") != digest(position)
+        self._cut_off = mark.position.get("beyond")
         if self._in_doubt and mark.position.get("after") == digest(position):
             self._cut_off = mark.position.get("batch")
+        self._in_doubt |= self._cut_off is not None
 
     def catch(self, keys: Iterable[str] = (), route: Route | None = None) -> Catch:
         """What a reading of one batch is given; `keys` are columns that no row may lack, `route` names the
@@ -255,21 +286,30 @@ class Letters:
             )
         return Told.of(reports)
 
-    def stage(self, after: Position, to: Position, again: Callable[[Catch], DataFrame]) -> Staged:
-        """Write the bad records of a batch that has been read; `again` reads nothing but those."""
+    def stage(
+        self,
+        after: Position,
+        to: Position,
+        again: Callable[[Catch], DataFrame],
+        is_inside: Callable[[Expression], Expression] | None = None,
+    ) -> Staged:
+        """Write the bad records of a batch that has been read; `again` reads nothing but those.
+
+        `is_inside` tells of the position of a letter whether it is in the batch.
+        """
         told = self.told()
         if not told.bad and self._cut_off is None:
             return NOTHING
         self._refuse_many(told)
         if self._committer is None:
-            self._take(after)
+            self._take_late(after)
         self._open.table.refresh()
         batch = digest(after, to)
         if told.is_whole and not self._in_doubt and self._sink.format == "parquet":
             return self._again_as_needed(lambda: self._here(told, batch))
         found = self._frame(told) if told.is_whole else again(self._read)
         if self._cut_off is not None:
-            return self._finished(found, batch, self._cut_off)
+            return self._finished(found, batch, self._cut_off, is_inside)
         return self._again_as_needed(lambda: self._there(told, found, batch))
 
     def _again_as_needed(self, write: Callable[[], Staged]) -> Staged:
@@ -307,18 +347,24 @@ class Letters:
         prepare.check_count(told.bad, staged, self._open.table)
         return staged
 
-    def _finished(self, found: DataFrame, batch: str, cut_off: str) -> Staged:
-        """The letters of a batch that was cut off, made what they are now."""
+    def _finished(
+        self,
+        found: DataFrame,
+        batch: str,
+        cut_off: str,
+        is_inside: Callable[[Expression], Expression] | None,
+    ) -> Staged:
+        """The letters of a batch that was cut off, made what they are now, as far as it was read again."""
         from pyspark.sql import functions as f
 
         from calve.sink.upsert import Upsert
 
+        inside = is_inside(f.col("position")) if is_inside else f.lit(True)
         there = self._spark.table(self.name.sql()).where(f.col("batch").eqNullSafe(cut_off))
-        gone = as_changes(there.join(found, LETTER_ID, "left_anti"), changes.DELETE)
+        self._beyond = None if there.where(~inside).isEmpty() else cut_off
+        gone = as_changes(there.where(inside).join(found, LETTER_ID, "left_anti"), changes.DELETE)
         new = as_changes(self._rows(found, batch), changes.UPDATE)
-        staged = Upsert(self._spark, self._open.table, as_sink(self._sink)).stage(new.union(gone), *UNCOUNTED)
-        self._cut_off = None
-        return staged
+        return Upsert(self._spark, self._open.table, as_sink(self._sink)).stage(new.union(gone), *UNCOUNTED)
 
     @property
     def _open(self) -> Committer:
@@ -335,9 +381,14 @@ class Letters:
         if limit is not None:
             first = min(told.letters, key=lambda one: one.position, default=None)
             shown = f"; one of them: {first.position}: {first.message}" if first else ""
+            why = f"more than {limit} allows; nothing of it was committed"
+            if limit == WHOLE:
+                why = (
+                    "which is all of them; nothing of it was committed; correct 'schema' or 'format', or set "
+                    "'max_ratio: 1' for dead letters"
+                )
             raise DataRefused(
-                f"Cannot take the batch: {told.bad} of {told.records} records are bad, more than {limit} "
-                f"allows; nothing of it was committed{shown}"
+                f"Cannot take the batch: {told.bad} of {told.records} records are bad, {why}{shown}"
             )
 
     def _frame(self, told: Told) -> DataFrame:
@@ -370,11 +421,16 @@ class Letters:
         )
 
     def commit(self, staged: Staged, after: Position, to: Position) -> None:
-        """Commit the letters of the batch (after, to]; they are there before its rows are."""
-        if self._committer is None or staged.is_empty:
+        """Commit the letters of the batch (after, to]; they are there before its rows are.
+
+        Until then a batch that was cut off stays so: it may be staged once more.
+        """
+        if self._committer is None or (staged.is_empty and self._cut_off is None):
             return
+        beyond = {} if self._beyond is None else {"beyond": self._beyond}
         try:
             named = {"after": digest(after), "to": digest(to), "batch": digest(after, to)}
-            self._committer.commit(staged, named)
+            self._committer.commit(staged, {**named, **beyond})
+            self._cut_off, self._beyond = self._beyond, None
         finally:
             staged.release()

@@ -89,7 +89,7 @@ class DeadLetter(Model):
 
     max_ratio: float | None = Field(default=None, gt=0, le=1)
     """The share of bad records in a batch, from 0 to 1, above which the pipeline stops with 65 and nothing
-    of the batch is committed. Not used when left out."""
+    of the batch is committed. Left out: it stops where all of at least 1,000 records are bad."""
 
     max_count: int | None = Field(default=None, ge=0)
     """The number of bad records in a batch above which the pipeline stops with 65 and nothing of the batch

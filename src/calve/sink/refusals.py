@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from calve.errors import ConfigurationError, DataRefused, Fenced, StartRefused, Unavailable
 from calve.iceberg import failures
 from calve.iceberg.name import TableName
-from calve.position import MARK_LIMIT, Mark, Position
+from calve.position import MARK_LIMIT, MARK_VERSION, Mark, Position
 from calve.sink.routes import Unrouted
 
 _LONGEST = 300
@@ -65,10 +65,40 @@ def mark_gone(table: TableName, sink_id: str, name: str) -> StartRefused:
 
 
 def edited(table: TableName, sink_id: str) -> StartRefused:
-    """The mark and the summary of its commit do not say the same."""
+    """The mark is not the one that the last commit of the sink wrote."""
     return StartRefused(
-        f"Cannot use the mark of '{sink_id}' in table '{table}': it differs from what its commit wrote, "
-        "as after an edit by hand"
+        f"Cannot use the mark of '{sink_id}' in table '{table}': it differs from what the last commit of "
+        f"'{sink_id}' wrote, as after an edit by hand, or after a tool wrote back table properties that it "
+        "had read before that commit"
+    )
+
+
+def newer(table: TableName, sink_id: str, version: int) -> ConfigurationError:
+    """A newer version of Calve wrote the mark."""
+    return ConfigurationError(
+        f"Cannot continue table '{table}': a newer version of Calve wrote the mark of '{sink_id}' (version "
+        f"{version} of marks, and this one knows up to {MARK_VERSION}); run the newer version"
+    )
+
+
+def unmarked(table: TableName, sink_id: str, name: str, to: Position) -> StartRefused:
+    """The branch has our commit, and the mark is still the one before it."""
+    place = json.dumps(to, separators=(",", ":"))
+    known = f"; its position is {place}" if len(place) <= _LONGEST else ""
+    return StartRefused(
+        f"Cannot commit to table '{table}': its branch has a commit of '{sink_id}' that table property "
+        f"'{name}' does not tell of, so the catalog or another tool does not keep table properties{known}",
+        decision=f"--restart-from '{place}'" if known else "--restart-from <position>",
+    )
+
+
+def of_later_epoch(table: TableName, sink_id: str, mark: Mark, main: int | None) -> Fenced:
+    """A later process keeps the table by now."""
+    return Fenced(
+        f"Cannot write to table '{table}': '{sink_id}' holds epoch {main} of the table of its rows, and this "
+        f"table belongs to epoch {mark.main}; another process runs it, stop one of them",
+        table=str(table),
+        sink_id=sink_id,
     )
 
 
@@ -89,6 +119,15 @@ def other_table(table: TableName, sink_id: str) -> StartRefused:
     return StartRefused(
         f"Cannot start '{sink_id}' on table '{table}': it was dropped and created again since the last run, "
         "and the new one has no mark"
+    )
+
+
+def nothing_to_remember(table: TableName, key: str) -> ConfigurationError:
+    """The first start has a place that moves, and there is no table that could remember it."""
+    return ConfigurationError(
+        f"Cannot start at the declared '{key}': table '{table}' has to remember that place, does not exist "
+        "yet, and no record tells which columns it would have; declare 'schema', or, as nothing is there to "
+        f"be skipped, '{key}: earliest'"
     )
 
 

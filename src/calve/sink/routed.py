@@ -8,7 +8,7 @@ does not have yet.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING
@@ -61,11 +61,15 @@ def writer_of(
     patience: Patience,
     declared: Collection[str] = (),
     declaration: str = "",
+    overlaps: Callable[[Position], bool] = lambda position: True,
 ) -> Writer | Routed:
-    """What writes to the table or the tables of `sink`; `declaration` tells one declaration from another."""
+    """What writes to the table or the tables of `sink`; `declaration` tells one declaration from another.
+
+    `overlaps` tells whether the position of another sink is about something that is read here as well.
+    """
     if sink.template is None:
-        return Writer(spark, sink, sink_id, patience, declared)
-    return Routed(spark, sink, sink_id, patience, declared, declaration)
+        return Writer(spark, sink, sink_id, patience, declared, overlaps=overlaps)
+    return Routed(spark, sink, sink_id, patience, declared, declaration, overlaps)
 
 
 def lead_of(sink: IcebergSink, sink_id: str) -> IcebergSink:
@@ -149,6 +153,7 @@ class Routed:
         patience: Patience,
         declared: Collection[str],
         declaration: str,
+        overlaps: Callable[[Position], bool] = lambda position: True,
     ) -> None:
         assert sink.template is not None, "a sink of one table"
         self.sink = sink
@@ -162,7 +167,8 @@ class Routed:
         self._patience = patience
         self._declared = declared
         self._declaration = declaration
-        self._lead = Writer(spark, lead_of(sink, sink_id), sink_id, patience, declared)
+        self._overlaps = overlaps
+        self._lead = Writer(spark, lead_of(sink, sink_id), sink_id, patience, declared, overlaps=overlaps)
         self._writers: dict[str, Writer] = {}
         self._listed: list[str] = []
         self._known: frozenset[str] = frozenset()
@@ -213,6 +219,8 @@ class Routed:
 
     def check(self, columns: Schema, is_said: bool = True) -> Steps:
         """What is to be done to the tables for rows with `columns`; refuses tables that cannot fit."""
+        if not columns.columns:
+            return Steps()
         prepare.check_routes(columns, self._template, self.told, is_said)
         found = [
             writer.check(columns, is_said)
@@ -243,6 +251,8 @@ class Routed:
         self._listed = self._patience.keep_trying(self._read_list)
         self._known, self._writers = frozenset(self._listed), {}
         marks = {name: self._open(name, lead.position) for name in self._listed}
+        if marks:
+            self._check_lead()
         self._owe(lead.position, {name: mark for name, mark in marks.items() if mark is not None})
         return lead
 
@@ -378,6 +388,16 @@ class Routed:
             self._listed = sorted({*self._listed, *unknown})
         for name in sorted(names):
             self._open(name, self._at())
+        if names:
+            self._check_lead()
+
+    def _check_lead(self) -> None:
+        """Refuse to write to tables that were opened after another process had taken the lead.
+
+        It leaves a table alone that is not there and that it does not name. One that takes the lead from now
+        on finds the table, and closes it.
+        """
+        self._lead.check_still_held()
 
     def _entries(self, names: Collection[str]) -> DataFrame:
         from pyspark.sql import functions as f
@@ -400,9 +420,12 @@ class Routed:
 
     def _writer(self, name: str) -> Writer:
         sink = one_of(self.sink, name)
-        return Writer(
-            self._spark, sink, self._sink_id, self._patience, self._declared, partial(self._accepted, name)
-        )
+        names = (self._sink_id, self._patience, self._declared)
+        return Writer(self._spark, sink, *names, partial(self._accepted, name), self._is_of_same_records)
+
+    def _is_of_same_records(self, found: Position) -> bool:
+        """Whether the mark of one of several tables is about something that is read here as well."""
+        return self._overlaps(found["to"] if routes.is_bounds(found) else found)
 
     def _accepted(self, name: str, mark: Mark) -> Mark:
         """The mark of a table as this life takes it over; refused where a later life, or none, wrote it."""
@@ -427,6 +450,14 @@ class Routed:
         if lead != held:
             return refusals.fenced(self.name, self._sink_id, held, lead)
         return refusals.unlisted(self.table_name(name), self._sink_id, self.name)
+
+    def move(self, to: Position) -> Mark:
+        """Commit a position that no rows have led to."""
+        return self._lead.move(to)
+
+    def check_still_held(self) -> None:
+        """Refuse to go on where another process has taken the lead."""
+        self._lead.check_still_held()
 
     def table_name(self, name: str) -> TableName:
         """One of the tables by its whole name."""

@@ -9,7 +9,7 @@ twice does no harm.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -59,10 +59,28 @@ def followed(table: Schema, wanted: Schema, renames: Mapping[str, str]) -> Evolu
     return evolution(table, Schema((*columns, *left.values())), Policy("full", "refuse", told))
 
 
+def first_remembered(now: dt.datetime, last: int, retention: float) -> str:
+    """Midnight of the first day whose tombstones are kept: they go by the day.
+
+    Time counts up to `last`, when the table was last written to (in ms): a clock that is ahead at one start
+    must not have all of them forgotten.
+    """
+    seen = min(now, dt.datetime.fromtimestamp(last / 1000, dt.timezone.utc))
+    first = seen - dt.timedelta(seconds=retention)
+    return f"{first.date().isoformat()}T00:00:00+00:00"
+
+
 class Tombstones:
     """The deleted keys of one sink."""
 
-    def __init__(self, spark: SparkSession, sink: IcebergSink, sink_id: str, patience: Patience) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        sink: IcebergSink,
+        sink_id: str,
+        patience: Patience,
+        overlaps: Callable[[Position], bool] = lambda position: True,
+    ) -> None:
         self._spark = spark
         self._sink = sink
         own = prepare.table_name(sink)
@@ -70,12 +88,14 @@ class Tombstones:
         self._columns = [*sink.key_fields, str(sink.order_by)]
         self._sink_id = sink_id
         self._patience = patience
+        self._overlaps = overlaps
         self._committer: Committer | None = None
 
-    def open(self, source: str, start: Position, columns: Schema) -> None:
+    def open(self, source: str, start: Position, columns: Schema, main: int) -> None:
         """Create the table if it is not there, take its next epoch, and forget what is old enough.
 
-        `columns` are those of the table whose keys are deleted.
+        `columns` are those of the table whose keys are deleted, and `main` is its epoch, which the tombstones
+        belong to: a process that has lost that table takes nothing of this one.
         """
         catalog = self._patience.keep_trying(lambda: Catalog(self._spark, self.name.catalog))
         self._patience.opened(catalog.renew)
@@ -88,11 +108,17 @@ class Tombstones:
             prepare.creation_properties(self._sink),
         )
         table = self._patience.keep_trying(create)
-        self._committer = Committer(table, self._sink_id, "main", self._patience)
-        mark = self._committer.fence(source, start)
+        last = table.metadata().head("main")
+        committer = Committer(
+            table, self._sink_id, "main", self._patience, main=main, overlaps=self._overlaps
+        )
+        mark = committer.fence(source, start)
+        self._committer = committer
         self.follow(columns)
-        if self._has_old(table.metadata()):
-            self._committer.commit(Expired((), 0, 0, before=self._cut_off()), mark.position)
+        if last is not None and self._has_old(table.metadata()):
+            now = dt.datetime.now(dt.timezone.utc)
+            before = first_remembered(now, last.timestampMillis(), self._sink.tombstone_retention)
+            committer.commit(Expired((), 0, 0, before=before), mark.position)
 
     @property
     def is_open(self) -> bool:
@@ -118,11 +144,6 @@ class Tombstones:
     def _has_old(self, metadata: Any) -> bool:
         summary = metadata.head("main").summary()
         return str(summary.get("total-data-files")) != "0"
-
-    def _cut_off(self) -> str:
-        """Midnight of the first day that is remembered: tombstones go by the day."""
-        first = dt.datetime.now(dt.timezone.utc) - dt.timedelta(seconds=self._sink.tombstone_retention)
-        return f"{first.date().isoformat()}T00:00:00+00:00"
 
     def known(self, keys: Keys) -> DataFrame:
         """The keys that may be among `keys`, and the order of their deletes."""

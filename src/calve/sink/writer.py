@@ -74,8 +74,10 @@ class Writer:
         patience: Patience,
         declared: Collection[str] = (),
         accept: Callable[[Mark], Mark] | None = None,
+        overlaps: Callable[[Position], bool] = lambda position: True,
     ) -> None:
-        """`accept` judges the mark that a start builds on; by default one of a single table."""
+        """`accept` judges the mark that a start builds on; by default one of a single table. `overlaps` tells
+        whether the position of another sink is about something that is read here as well."""
         self.sink = sink
         self.name = prepare.table_name(sink)
         self.told = str(self.name)
@@ -83,6 +85,7 @@ class Writer:
         self._spark = spark
         self.sink_id = sink_id
         self._declared = declared
+        self._overlaps = overlaps
         self._patience = patience
         self._catalog = patience.keep_trying(
             lambda: Catalog(spark, sink.catalog.spark_name(), sink.catalog.description())
@@ -91,7 +94,7 @@ class Writer:
         self._met_large_rows = False
         self._table: Table | None = None
         self._committer: Committer | None = None
-        self._tombstones = Tombstones(spark, sink, sink_id, patience) if sink.order_by else None
+        self._tombstones = Tombstones(spark, sink, sink_id, patience, overlaps) if sink.order_by else None
         self._wanted: Wanted | None = None
         self._fitted_as: Shape | None = None
 
@@ -108,9 +111,10 @@ class Writer:
         """Create the table if it is not there, take the next epoch, and have the table fit `columns`.
 
         A table that cannot fit is refused before anything is written. `is_said` tells that the source itself
-        says what its columns are, and not only the rows that happen to be there. Without `fits` the table
-        stays as it is, because no row will be written to it.
+        says what its columns are, and not only the rows that happen to be there. Without `fits`, or where no
+        column is known yet, the table stays as it is.
         """
+        fits = fits and bool(columns.columns)
         if self._table is None:
             wanted = prepare.table_columns(columns, self.sink)
             create = partial(prepare.create, self._catalog, self.sink, wanted)
@@ -121,7 +125,7 @@ class Writer:
         if fits:
             self.fit(columns, is_said)
         if self._tombstones:
-            self._tombstones.open(source, start, self._held(columns))
+            self._tombstones.open(source, start, self._held(columns), mark.epoch)
         return mark
 
     def check(self, columns: Schema, is_said: bool = True) -> Steps:
@@ -295,6 +299,14 @@ class Writer:
             self._tombstones.commit(staged.tombstones, to)
         return staged
 
+    def move(self, to: Position) -> Mark:
+        """Commit a position that no rows have led to."""
+        return self.committer.commit(NOTHING, to)
+
+    def check_still_held(self) -> None:
+        """Refuse to go on where another process has taken the table over."""
+        self.committer.check_still_held()
+
     @property
     def uuid(self) -> str | None:
         """The UUID of the table, if there is one."""
@@ -327,8 +339,7 @@ class Writer:
 
     def _use(self, table: Table) -> Committer:
         self._table = table
-        properties = self.sink.snapshot_properties
-        self._committer = Committer(
-            table, self.sink_id, self.sink.branch, self._patience, properties, self._declared
-        )
+        names = (self.sink_id, self.sink.branch, self._patience)
+        told = (self.sink.snapshot_properties, self._declared)
+        self._committer = Committer(table, *names, *told, overlaps=self._overlaps)
         return self._committer

@@ -24,6 +24,7 @@ from calve.sources.source import Limits, Waiting, refuse_clashes, with_changes
 from calve.sources.written_schema import WrittenSchema
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
     from calve.decode.bad import Catch
@@ -106,6 +107,13 @@ class FilesSource(FilesKeys):
         if (file.path, file.mtime) not in self._reported:
             self._reported.add((file.path, file.mtime))
             log.warning("file '%s' %s", file.path, what)
+
+    def is_inside(self, after: Position, to: Position, place: Expression) -> Expression:
+        from pyspark.sql import functions as f
+
+        base = self._folder().base
+        read = [os.path.join(base, file.path) for file in files_position.batch(to)] if to != after else []
+        return f.get_json_object(place, "$.file").isin(read)
 
     def _folder(self) -> Folder:
         options = self.options

@@ -187,6 +187,10 @@ class IcebergSource(Placed, Source):
         self._check_names(opened, self._declared_state(opened.history))
         return _identity(opened.history, self.branch)
 
+    @property
+    def start_moves(self) -> bool:
+        return self.read_mode not in _ONCE and self.start_snapshot == "current"
+
     def start(self) -> Position:
         history = self._asked().history
         if self.read_mode in _ONCE:

@@ -26,6 +26,7 @@ from calve.sources.operation import loose
 from calve.sources.source import Limits, Waiting, refuse_clashes, with_changes
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
     from calve.decode.bad import Catch, Sieve
@@ -64,6 +65,20 @@ class KafkaSource(KafkaKeys):
         if isinstance(self.start_, KafkaStart):
             first = {**first, **_chosen(self.start_.position, there)}
         return kafka_position.dump(there.ids, first, {})
+
+    @property
+    def start_moves(self) -> bool:
+        return self.start_ == "latest"
+
+    def before(self, start: Position, rows: int) -> Position | None:
+        return kafka_position.before(start, self._topics(start), rows)
+
+    def overlaps(self, position: Position) -> bool:
+        return any(self._is_declared(topic) for topic in position.get("topics", {}))
+
+    def without_lost(self, after: Position) -> Position:
+        there = self._committed_or_not(after, self._topics(after))
+        return kafka_position.without_lost(after, there, self._is_declared)
 
     def latest(self, after: Position, limits: Limits) -> Waiting:
         there = self._topics(after)
@@ -123,6 +138,18 @@ class KafkaSource(KafkaKeys):
             made = self._of_good(spark, after, to, bad)
             return made.read_good(spark, after, to, bad, as_changes=as_changes)
         return self._read(spark, after, to, as_changes, bad)
+
+    def is_inside(self, after: Position, to: Position, place: Expression) -> Expression:
+        from pyspark.sql import functions as f
+
+        topic = f.get_json_object(place, "$.topic")
+        partition = f.get_json_object(place, "$.partition").cast("bigint")
+        offset = f.get_json_object(place, "$.offset").cast("bigint")
+        found = f.lit(False)
+        for part in kafka_position.ranges(after, to):
+            is_part = (topic == part.topic) & (partition == part.partition)
+            found |= is_part & (offset >= part.begin) & (offset < part.end)
+        return found
 
     @property
     def decodes(self) -> bool:

@@ -17,6 +17,9 @@ from calve.position import Position
 
 Partition = tuple[str, int]
 
+_SHARE = 100
+"""How many offsets of a partition are looked at, at least: some hold no record."""
+
 
 @dataclass(frozen=True)
 class Topics:
@@ -71,6 +74,16 @@ def ranges(after: Position, to: Position) -> list[Range]:
         if begin < end:
             found.append(Range(topic, partition, begin, end))
     return found
+
+
+def before(start: Position, there: Topics, rows: int) -> Position | None:
+    """A place about `rows` offsets before `start`, shared by the partitions; None if there are none."""
+    known = offsets(start)
+    share = max(_SHARE, rows // max(1, len(known)))
+    first = {place: max(there.earliest.get(place, at), at - share) for place, at in known.items()}
+    if not any(first[place] < at for place, at in known.items()):
+        return None
+    return dump({topic: state["id"] for topic, state in start["topics"].items()}, first, {})
 
 
 def backlog(after: Position, there: Topics) -> list[Range]:
@@ -128,7 +141,29 @@ def moved(after: Position, there: Topics, read: list[Range]) -> Position:
 def refuse_loss(after: Position, there: Topics, is_declared: Any) -> None:
     """Raise StartRefused where the cluster no longer has what follows `after`."""
     for reason in _losses(after, there, is_declared):
-        raise StartRefused(f"Cannot go on reading Kafka: {reason}")
+        raise StartRefused(f"Cannot go on reading Kafka: {reason}", decision="--accept-loss")
+
+
+def without_lost(after: Position, there: Topics, is_declared: Any) -> Position:
+    """`after`, moved where the cluster no longer has what follows it, and nowhere else.
+
+    A partition goes on at its first record, or at its end where it has become shorter; a topic that is gone,
+    or was created anew, is forgotten, so that it would be read from its beginning.
+    """
+    if next(_losses(after, there, is_declared), None) is None:
+        return after
+    ids, nexts = {}, {}
+    for topic, state in after.get("topics", {}).items():
+        if is_declared(topic) and there.ids.get(topic) != state["id"]:
+            continue
+        ids[topic] = state["id"]
+        for number, offset in state["offsets"].items():
+            place = (topic, int(number))
+            if not is_declared(topic):
+                nexts[place] = offset
+            elif place in there.ends:
+                nexts[place] = min(max(offset, there.earliest[place]), there.ends[place])
+    return dump(ids, nexts, {})
 
 
 def _losses(after: Position, there: Topics, is_declared: Any) -> Iterator[str]:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from calve import changes
 from calve.catalogs import Catalog
-from calve.errors import ConfigurationError
+from calve.errors import ConfigurationError, UsageError
 from calve.model import Model
 from calve.position import Position
 from calve.schema import Schema
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
     from calve.decode.bad import Catch
@@ -100,6 +101,28 @@ class Source(Model, ABC):
     def start(self) -> Position:
         """The position before the first row that the declaration asks for."""
 
+    @property
+    def start_moves(self) -> bool:
+        """Whether `start` may be another place later, as the end of a topic is.
+
+        Then the first start has the table remember it, also if nothing is there to be read.
+        """
+        return False
+
+    def before(self, start: Position, rows: int) -> Position | None:
+        """A place about `rows` rows before `start`, if any are there: they may tell which columns come."""
+        return None
+
+    def without_lost(self, after: Position) -> Position:
+        """`after`, moved as far as is needed where the source no longer has what follows it."""
+        raise UsageError(
+            f"Cannot accept a loss: connector '{self.connector}' has none to accept; see --restart-from"
+        )
+
+    def overlaps(self, position: Position) -> bool:
+        """Whether `position`, one of the same identity, is about anything that the declaration reads."""
+        return True
+
     @abstractmethod
     def latest(self, after: Position, limits: Limits) -> Waiting:
         """What is there behind `after`, at most `limits` of it. Cheap: no Spark job.
@@ -157,7 +180,7 @@ class Source(Model, ABC):
 
     @property
     def catches(self) -> bool:
-        """Whether bad records can be told from good ones: then there are the three that follow."""
+        """Whether bad records can be told from good ones: then there are the four that follow."""
         return False
 
     def read_good(
@@ -176,6 +199,10 @@ class Source(Model, ABC):
         self, spark: SparkSession, letters: DataFrame, bad: Catch, *, as_changes: bool
     ) -> DataFrame:
         """What `read_good` gives of `letters`, bad records of before, as `decode.bad.RECORD` has them."""
+        raise self._catches_nothing()
+
+    def is_inside(self, after: Position, to: Position, place: Expression) -> Expression:
+        """Whether a bad record is in (after, to]; `place` is its position, as `decode.bad.RECORD` has it."""
         raise self._catches_nothing()
 
     def _catches_nothing(self) -> ConfigurationError:

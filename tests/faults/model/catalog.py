@@ -23,13 +23,13 @@ SOON = {"late 1": 1, "late 2": 2, "late 3": 3}
 
 ANSWERS = (
     *("fine", "lost", "late", *SOON, "conflict landed", "denied landed"),
-    *("conflict", "error", "denied", "phantom"),
+    *("conflict", "error", "denied", "phantom", "unmarked"),
 )
 """How the catalog answers a swap.
 
 `lost`, `conflict landed` and `denied landed` apply it and answer an error; `late` answers an error and may
 apply it at any later time; `conflict`, `error` and `denied` apply nothing; `phantom` neither, but answers
-success.
+success; `unmarked` takes the snapshot without the properties, and answers success.
 """
 
 _ERRORS = {
@@ -149,6 +149,7 @@ class Swap:
         self.snapshot: Snapshot | None = None
         self.branch = "main"
         self.values: dict[str, str] = {}
+        self.dropped: dict[str, str] = {}
 
     def setBranchSnapshot(self, snapshot: Snapshot, branch: str) -> Swap:
         self.snapshot, self.branch = snapshot, branch
@@ -229,9 +230,9 @@ class Catalog:
             self._soon.append((SOON[answer], swap))
         elif answer == "phantom":
             return self.current
-        elif answer in ("fine", "lost", "conflict landed", "denied landed"):
-            self._swap(swap)
-        if answer != "fine":
+        elif answer in ("fine", "lost", "conflict landed", "denied landed", "unmarked"):
+            self._swap(swap, is_marked=answer != "unmarked")
+        if answer not in ("fine", "unmarked"):
             raise _ERRORS[answer](f"Cannot commit: {answer}")
         return self.current
 
@@ -253,9 +254,11 @@ class Catalog:
         is_next = new.parent is None or new.sequence > now.last
         return is_next and now.refs.get(swap.branch) == base.refs.get(swap.branch)
 
-    def _swap(self, swap: Swap) -> None:
+    def _swap(self, swap: Swap, is_marked: bool = True) -> None:
         if not self.fits(swap):
             raise Conflict("Cannot commit: the table has moved")
+        if not is_marked:
+            swap.dropped, swap.values = swap.values, {}
         self._apply(swap)
 
     def _apply(self, swap: Swap) -> None:

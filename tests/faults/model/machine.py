@@ -25,7 +25,10 @@ AT_START = tuple(place for place in PLACES if not place.startswith("commit"))
 
 
 GENTLE = ("append", "compact", "expire", "start other", "arrive", "edit", "go dark", "go stale")
-ROUGH = ("roll back", "replace", "remove mark", "break mark", "move mark", "recreate", "restore")
+ROUGH = (
+    *("roll back", "replace", "remove mark", "break mark", "move mark", "put mark back", "recreate"),
+    "restore",
+)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from calve.position import SUMMARY_COMMIT, SUMMARY_DIGEST, SUMMARY_EPOCH, SUMMARY_SINK, Mark
+from calve.position import SUMMARY_COMMIT, SUMMARY_DIGEST, SUMMARY_EPOCH, SUMMARY_SINK, Mark, parse
 from calve.sink.commit import REASON
 from tests.faults.model.catalog import Catalog, Row, Snapshot, Swap, Version
 
@@ -93,7 +92,11 @@ class Truth:
         if swap.snapshot is not None:
             self._add(swap.snapshot)
         if self._property in swap.values:
-            self._move(Mark(**json.loads(swap.values[self._property])))
+            self._move(parse(swap.values[self._property]))
+        if self._property in swap.dropped and self._catalog.keeps_properties:
+            # The rows are there; that nothing tells of them is the catalog's doing.
+            self._move(parse(swap.dropped[self._property]))
+            self.is_excused = True
 
     def branch_moved(self) -> None:
         """An operator moved the branch: what that took away is gone by intent."""
@@ -184,7 +187,7 @@ class Truth:
         if newest is None:
             return
         text = version.values.get(self._property)
-        mark = Mark(**json.loads(text)) if text else None
+        mark = parse(text) if text else None
         said = {key: newest.said[key] for key in (SUMMARY_EPOCH, SUMMARY_COMMIT, SUMMARY_DIGEST)}
         if mark is None or said.items() - mark.summary(self._property).items():
             raise InvariantBroken(PROPERTY_IS_SUMMARY, (said, mark))

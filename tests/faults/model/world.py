@@ -43,6 +43,7 @@ DEEDS = (
         "remove mark",
         "break mark",
         "move mark",
+        "put mark back",
         "recreate",
         "restore",
         "go dark",
@@ -280,7 +281,7 @@ class World:
         if mark is None:
             return held is not None and not is_orphaned(self.property, ancestors)
         is_behind = held != mark
-        return is_behind and lineage(mark, ancestors) in (Lineage.FOUND, Lineage.EXPIRED)
+        return is_behind and lineage(mark, ancestors, self.property) in (Lineage.FOUND, Lineage.EXPIRED)
 
     def _append(self, number: int = 0) -> None:
         version = self.catalog.current
@@ -348,6 +349,12 @@ class World:
         if self._become(self.catalog.current.with_values({self.property: moved.dump()})):
             self._disturbed()
 
+    def _put_mark_back(self, number: int = 0) -> None:
+        """Some tool writes back the properties that it read before our last commits."""
+        told = [text for one in self.catalog.past if (text := one.values.get(self.property))]
+        if told and self._become(self.catalog.current.with_values({self.property: told[number % len(told)]})):
+            self._disturbed()
+
     def _disturbed(self) -> None:
         self.moves += 1
         self.truth.is_excused = True
@@ -413,4 +420,4 @@ class World:
         )
 
     def _lineage(self, mark: Mark) -> Lineage:
-        return lineage(mark, Metadata(self.catalog.current).ancestors(self.branch))
+        return lineage(mark, Metadata(self.catalog.current).ancestors(self.branch), self.property)
