@@ -123,6 +123,13 @@ def store_of(location: str) -> str | None:
     return _STORES.get(scheme.lower()) if colon else None
 
 
+def local_path(location: str) -> str | None:
+    """The path of a file on this machine; None for one in a store."""
+    if location.startswith("file:"):
+        return "/" + location.removeprefix("file:").lstrip("/")
+    return location if location.startswith("/") else None
+
+
 def is_inside(location: str, roots: Iterable[str]) -> bool:
     """Whether `location` is one of `roots` or lies below one, with nothing in it that leads out again."""
     place = _place(location)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from calve.addresses import local_path
 from calve.catalogs import Catalog as CatalogDeclaration
 from calve.errors import Conflict, NotPermitted
 from calve.iceberg import durable, manifests
-from calve.iceberg.near import path_of
 from calve.iceberg.pointer import Pointer
 from calve.verify import opening
 from calve.verify.report import Wanted, report
@@ -169,7 +169,7 @@ def test_appends_merge_manifests_and_leave_no_intermediate_ones(embedded, tmp_pa
     opened = opening.embedded(str(tmp_path)).load_table(
         str(table.name).split(".", 1)[0] + "." + table.name.table
     )
-    listed = {path_of(one.manifest_path) for s in opened.snapshots() for one in s.manifests(opened.io)}
+    listed = {local_path(one.manifest_path) for s in opened.snapshots() for one in s.manifests(opened.io)}
     there = {path for path in files_of(tmp_path / "shop") if path.endswith(".avro") and "/snap-" not in path}
     assert there == listed
     assert report(opened, Wanted(files=True, orphans=0)).findings == []

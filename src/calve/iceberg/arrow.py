@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from calve import clock
+from calve.addresses import local_path
 from calve.errors import TableMismatch
 from calve.iceberg import content, durable, java, partitions
 from calve.iceberg.failures import translated
 from calve.iceberg.metrics import COUNTS, ID, WHOLE, leaves
-from calve.iceberg.near import path_of
 from calve.iceberg.parquet import (
     TOLD,
     Format,
@@ -278,7 +278,7 @@ def new_location(table: Table, spec: Any, partition: Any, name: str) -> str:
 
 def put(table: Table, location: str, content: bytearray) -> None:
     """Write a file that is held here."""
-    near_by = path_of(location)
+    near_by = local_path(location)
     if near_by is not None:
         Path(near_by).parent.mkdir(parents=True, exist_ok=True)
         Path(near_by).write_bytes(content)
@@ -292,7 +292,7 @@ def put(table: Table, location: str, content: bytearray) -> None:
 
 def _put(table: Table, location: str, rows: pa.Table, form: Format) -> tuple[int, Any]:
     """Write as many of `rows` to `location` as make a file of the target's size: its bytes and footer."""
-    near_by = path_of(location)
+    near_by = local_path(location)
     if near_by is not None:
         Path(near_by).parent.mkdir(parents=True, exist_ok=True)
         footer = _write_parquet(near_by, rows, form)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from calve.iceberg.near import path_of
+from calve.addresses import local_path
 
 _THREADS = 8
 """Side by side, as a journaling file system makes several new files durable with one write of its journal."""
@@ -23,7 +23,7 @@ _known: dict[str, int] = {}
 
 def flush(locations: Iterable[str]) -> None:
     """Return when the files at `locations` and their names are on disk; those in stores are passed over."""
-    paths = [path for location in locations if (path := path_of(location)) is not None]
+    paths = [path for location in locations if (path := local_path(location)) is not None]
     if not paths:
         return
     # Hadoop's local file system keeps a checksum beside each file, and refuses a file that does not fit it.

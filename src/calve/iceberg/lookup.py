@@ -10,7 +10,7 @@ from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from calve import schema
+from calve import addresses, schema
 from calve.iceberg import content, java, near, shape
 from calve.iceberg.bulk import FILE_OF, FORMAT, LOCATION, Listed, planned
 from calve.iceberg.failures import reading_files
@@ -181,7 +181,7 @@ def _near(table: Table, tasks: _Tasks, keys: Keys) -> list[Hits] | None:
     """The rows found without Spark; None where a file cannot be opened from here."""
     if keys.values is None:
         return None
-    paths = {location: near.path_of(location) for location in tasks}
+    paths = {location: addresses.local_path(location) for location in tasks}
     if None in paths.values() or tasks.formats() - {"PARQUET"}:
         return None
     locations = {str(path): location for location, path in paths.items()}
@@ -249,7 +249,7 @@ def _not_deleted(found: Mapping[str, Any], tasks: _Tasks) -> list[Hits] | None:
 
 
 def _near_by(deletes: Any) -> near.DeleteFile | None:
-    path = near.path_of(deletes.location())
+    path = addresses.local_path(deletes.location())
     if path is None or str(deletes.format()) not in ("PARQUET", "PUFFIN"):
         return None
     about = deletes.referencedDataFile()

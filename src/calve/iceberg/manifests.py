@@ -9,10 +9,10 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
+from calve.addresses import local_path
 from calve.errors import CalveError
 from calve.iceberg.bulk import Listed, Method
 from calve.iceberg.failures import translated
-from calve.iceberg.near import path_of
 
 _PATH = Method("org.apache.iceberg.ManifestFile", "path")
 _LIST = re.compile(r"(.*/)snap-\d+-\d+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.avro")
@@ -23,7 +23,7 @@ _REPLACED = "manifests-replaced"
 def written(snapshot: Any) -> list[str]:
     """The manifest list of a new snapshot and the manifests that its update wrote, where they are local."""
     location = str(snapshot.manifestListLocation())
-    return [location, *_own(location)] if path_of(location) is not None else []
+    return [location, *_own(location)] if local_path(location) is not None else []
 
 
 def _own(manifest_list: str) -> Iterator[str]:
@@ -31,7 +31,7 @@ def _own(manifest_list: str) -> Iterator[str]:
     found = _LIST.fullmatch(manifest_list)
     for number in count():
         location = found and f"{found[1]}{found[2]}-m{number}.avro"
-        if location is None or not os.path.exists(path_of(location) or ""):
+        if location is None or not os.path.exists(local_path(location) or ""):
             return
         yield location
 
@@ -53,7 +53,7 @@ def intermediate(manifest_list: str, listed: Collection[str]) -> list[str]:
 
 def _may_have_merged(snapshot: Any, manifest_list: str) -> bool:
     """Whether it is worth reading the manifest list; most commits write one manifest and merge none."""
-    if path_of(manifest_list) is not None:
+    if local_path(manifest_list) is not None:
         return len(list(_own(manifest_list))) > 1
     return int(snapshot.summary().get(_REPLACED) or 0) > 0
 

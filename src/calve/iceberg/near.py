@@ -27,13 +27,6 @@ _THREADS = 4
 _MAGIC = bytes.fromhex("d1d33964")
 
 
-def path_of(location: str) -> str | None:
-    """The path of a file on this machine; None for one in a store."""
-    if location.startswith("file:"):
-        return "/" + location.removeprefix("file:").lstrip("/")
-    return location if location.startswith("/") else None
-
-
 @dataclass(frozen=True)
 class DeleteFile:
     """A position delete file, or the part of a Puffin file that holds a deletion vector."""

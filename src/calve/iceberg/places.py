@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from calve.iceberg.near import path_of
+from calve.addresses import local_path
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Bucket:
 
 def opened(location: str, bucket: Bucket | None = None) -> Any:
     """A stream to a new file."""
-    path = path_of(location)
+    path = local_path(location)
     if path is None:
         assert bucket is not None, location
         return _filesystem(bucket).open_output_stream(location.partition("://")[2])
@@ -37,7 +37,7 @@ def opened(location: str, bucket: Bucket | None = None) -> Any:
 
 def remove(location: str) -> None:
     """Take a file away that lies on this machine; in a store it is left, like those of a crash."""
-    path = path_of(location)
+    path = local_path(location)
     if path is not None:
         Path(path).unlink(missing_ok=True)
 
