@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import click
+import pyarrow as pa
 from pydantic.fields import FieldInfo
 
 from calve import clock, diagnosis, errors, pending, registry
@@ -23,10 +24,12 @@ from calve.catalogs import Catalog, Glue, Hive, Jdbc, Nessie, Rest, S3Tables
 from calve.catalogs.databases import OPTIONS
 from calve.cli import reference
 from calve.cli.app import UNREAD, VERBS, module_of
-from calve.decode import bad
+from calve.decode import bad, exact
+from calve.decode.arrow import schema_of_arrow
 from calve.errors import CalveError
 from calve.model import Duration, Model, documentation
 from calve.project import Pipeline, Project, SinkDeclaration, SourceDeclaration, SparkSettings, Stream
+from calve.schema import SchemaError, parse
 from calve.sink import dead_letter
 from calve.sink.declaration import CODECS, Compression
 from calve.sources.kafka_client import SETTINGS
@@ -362,6 +365,31 @@ def reasons() -> str:
     )
 
 
+_ARROW = (
+    pa.bool_(), pa.int8(), pa.uint8(), pa.int64(), pa.uint64(), pa.float16(), pa.float32(), pa.float64(),
+    pa.decimal128(38, 10), pa.decimal256(50, 2), pa.string(), pa.large_string(), pa.binary(), pa.binary(16),
+    pa.date32(), pa.date64(), pa.timestamp("ns"), pa.timestamp("us", "UTC"),
+    pa.time64("us"), pa.duration("us"),
+)  # fmt: skip
+_DECLARED = (
+    "BOOLEAN", "TINYINT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(18,2)", "STRING", "BINARY", "DATE",
+    "TIMESTAMP", "TIMESTAMP_NTZ",
+)  # fmt: skip
+
+
+def arrow_types() -> str:
+    """The types that take values of Parquet and Arrow, declared and not."""
+    rows = []
+    for given in _ARROW:
+        taken = [name for name in _DECLARED if exact.takes(given, parse(f"v {name}").columns[0].type)]
+        try:
+            own = f"`{schema_of_arrow(pa.schema([('v', given)])).columns[0].type.ddl()}`"
+        except SchemaError:
+            own = "refused"
+        rows.append((f"`{given}`", own, ", ".join(f"`{name}`" for name in taken) or "–"))
+    return table(("Parquet and Arrow", "nothing declared", "may be declared as"), rows)
+
+
 def letters() -> str:
     """The columns of a table of dead letters."""
     kept = dead_letter.columns().columns
@@ -442,6 +470,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "codes": codes,
     "tree": tree,
     "reasons": reasons,
+    "arrow_types": arrow_types,
     "letters": letters,
     "drivers": drivers,
     "diagnosis": known_failures,

@@ -8,8 +8,10 @@ from collections import Counter
 
 import pytest
 
+from calve import schema
 from calve.catalogs import embedded
 from calve.errors import UsageError
+from calve.iceberg import multiset
 from calve.iceberg.changeset import changes_between, difference, touched
 from calve.iceberg.states import state
 from calve.iceberg.travel import between
@@ -204,3 +206,18 @@ def test_a_state_has_the_rows_and_columns_of_its_time(sink):
     assert [tuple(row) for row in rows.collect()] == [(10, 1)]
     with pytest.raises(UsageError, match=r"it has no column 'amuont'; did you mean 'amount'\?"):
         state(sink.lake.spark, table, before, ["amuont"])
+
+
+def test_a_zero_that_changes_its_sign_is_an_update(lake):
+    columns = schema.parse("id BIGINT, d DOUBLE, s STRUCT<f: FLOAT>")
+    rows = "SELECT * FROM VALUES (1L, {0}D, named_struct('f', 1F)), (2L, 0D, named_struct('f', {0}F))"
+    old, new = (lake.spark.sql(f"{rows.format(zero)} AS t(id, d, s)") for zero in ("0.0", "-0.0"))
+    net = multiset.paired(multiset.difference(old, new, columns, "kind"), ["id"], columns, "kind")
+    found = sorted((row.id, row.kind, str(row.d), str(row.s.f)) for row in net.collect())
+    assert found == [
+        (1, "update_after", "-0.0", "1.0"),
+        (1, "update_before", "0.0", "1.0"),
+        (2, "update_after", "0.0", "-0.0"),
+        (2, "update_before", "0.0", "0.0"),
+    ]
+    assert multiset.difference(new, new, columns, "kind").count() == 0

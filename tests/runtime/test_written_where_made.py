@@ -126,12 +126,19 @@ def test_rows_of_parquet_do_not_go_through_spark(lake, pipeline, tmp_path, schem
     assert sorted((row.id, row.x) for row in day.collect()) == [(n, n / 2) for n in range(1, 1000, 3)]
 
 
-def test_parquet_that_spark_reads_otherwise_goes_through_it(lake, pipeline, tmp_path):
+def test_parquet_of_another_width_is_read_by_workers_and_times_of_the_old_form_by_spark(
+    lake, pipeline, tmp_path
+):
     write_parquet(tmp_path, "a", orders(10))
     write_parquet(tmp_path, "b", orders(10, 10), pa.int32())
     _, profile = run(lake, pipeline(FLAT, source={"format": "parquet"}))
-    assert profile.writer == f"{JAVA}: the rows that reach the sink are made in Spark"
+    assert profile.writer == ARROW
     assert lake.ids(table(lake)) == list(range(20))
+    old = pa.table({"id": [20], "old": pa.array([0], pa.timestamp("us"))})
+    pq.write_table(old, tmp_path / "in" / "c.parquet", use_deprecated_int96_timestamps=True)
+    _, profile = run(lake, pipeline(FLAT, source={"format": "parquet"}))
+    assert profile.writer == f"{JAVA}: the rows that reach the sink are made in Spark"
+    assert lake.ids(table(lake)) == list(range(21))
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -19,6 +19,7 @@ _SIGN, _ROW, _TIMES, _NUMBER, _PAIRS = (
     "_calve_number",
     "_calve_pairs",
 )
+_FRACTIONS = (Primitive("float"), Primitive("double"))
 
 
 def difference(old: DataFrame | None, new: DataFrame | None, columns: Schema, kind: str) -> DataFrame:
@@ -77,7 +78,10 @@ def paired(changes: DataFrame, keys: Sequence[str], columns: Schema, kind: str) 
 
 
 def comparable(kind: Type, value: Column) -> Column:
-    """A value to group and order by, the same for equal ones: Spark does neither with maps and variants."""
+    """A value to group and order by, the same for equal ones and no others.
+
+    Spark does neither with maps and variants.
+    """
     from pyspark.sql import functions as f
 
     if not _is_difficult(kind):
@@ -101,6 +105,10 @@ def comparable(kind: Type, value: Column) -> Column:
             for index, one in enumerate(kind.columns)
         ]
         return f.when(value.isNotNull(), f.struct(*inner))
+    if kind in _FRACTIONS:
+        # To group by a number, Spark takes -0.0 for 0.0.
+        is_negative_zero = (value == 0) & (value.cast("string") == "-0.0")
+        return f.struct(value.alias("number"), is_negative_zero.alias("is_negative_zero"))
     return f.to_json(value)
 
 
@@ -109,7 +117,7 @@ def _is_difficult(kind: Type) -> bool:
         return any(_is_difficult(one.type) for one in kind.columns)
     if isinstance(kind, Array):
         return _is_difficult(kind.element)
-    return isinstance(kind, Map) or kind == Primitive("variant")
+    return isinstance(kind, Map) or kind in (*_FRACTIONS, Primitive("variant"))
 
 
 def _columns(names: Sequence[str]) -> list[Column]:
