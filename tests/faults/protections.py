@@ -17,7 +17,7 @@ from calve.iceberg.swap import Change, Proposal
 from calve.iceberg.table import Metadata, Table
 from calve.position import Decision, Lineage, Mark
 from calve.runtime.runner import Runner
-from calve.sink import commit, prepare
+from calve.sink import batch, collected, commit, prepare
 from calve.sink.commit import Committer
 from calve.sink.delta import Delta
 from calve.sink.writer import Writer
@@ -576,5 +576,58 @@ ELSEWHERE = (
     ),
 )
 """Protections that the model cannot see: it has no storage, no Java, no rows being decoded and no process."""
+
+
+def _leave_no_tombstones(patch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql import functions as f
+
+    patch.setattr(batch, "needs_tombstone", lambda order_by: f.lit(False))
+
+
+def _leave_tombstones_of_deletes_only(patch: pytest.MonkeyPatch) -> None:
+    real = batch.needs_tombstone
+    patch.setattr(batch, "needs_tombstone", lambda order_by: ~batch.is_kept() & real(order_by))
+
+
+def _accept_every_change_of_a_batch(patch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql import functions as f
+
+    patch.setattr(batch, "accepted", lambda frame, keys, name: frame.withColumn(batch.NEWEST, f.col(name)))
+
+
+def _believe_the_log_before_the_place(patch: pytest.MonkeyPatch) -> None:
+    real = collected._parts
+    patch.setattr(collected, "_parts", lambda order: {**real(order), "at": real(order)["seq"]})
+
+
+def _keep_what_a_delete_took_out(patch: pytest.MonkeyPatch) -> None:
+    real = batch.folded
+
+    def folded(frame: Any, keys: Any, values: Any) -> Any:
+        return real(frame.where(batch.is_kept()), keys, values)
+
+    patch.setattr(batch, "folded", folded)
+
+
+ORDER = (
+    Protection("the greatest order of a key outlives its row", (), ("orders",), _leave_no_tombstones),
+    Protection(
+        "the greatest order of a key outlives a row without one",
+        (),
+        ("orders",),
+        _leave_tombstones_of_deletes_only,
+    ),
+    Protection(
+        "an older change of the same batch is passed over", (), ("orders",), _accept_every_change_of_a_batch
+    ),
+    Protection("within a partition the offset decides", (), ("upserts",), _believe_the_log_before_the_place),
+    Protection(
+        "a delete in the batch counts where columns are unknown",
+        (),
+        ("unknown columns",),
+        _keep_what_a_delete_took_out,
+    ),
+)
+"""What makes the table independent of where batches end; `breaks` names the logs of `test_cuts` for it."""
 
 PROTECTIONS = IN_THE_MODEL + ELSEWHERE

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from calve import changes
+from calve.errors import DataRefused
 from calve.project import ResolvedPipeline
 from calve.runtime.report import Report
 from calve.runtime.runner import Runner
@@ -22,6 +23,7 @@ from calve.sources.files import FilesSource
 from calve.sources.kafka import KafkaSource
 from tests.changes import KINDS, Sink
 from tests.faults import figures, logs
+from tests.faults.protections import ORDER
 from tests.order import Change, after
 
 pytestmark = pytest.mark.spark
@@ -59,6 +61,19 @@ def commit(sink: Sink, rows: list[tuple[Any, ...]]) -> None:
 @pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", LOGS)
 def test_every_cut_of_a_log_leaves_the_same_rows(lake, name, count):
+    check_cuts(lake, name, count)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("protection", ORDER, ids=str)
+def test_a_mutant_of_the_order_leaves_other_rows(lake, monkeypatch, protection):
+    assert protection.off is not None
+    protection.off(monkeypatch)
+    with pytest.raises((AssertionError, DataRefused)):
+        check_cuts(lake, protection.breaks[0], FEW)
+
+
+def check_cuts(lake, name, count):
     """Each cut of each log has keys of its own in one table, and the table takes a piece of each at once."""
     rules, make = LOGS[name]
     made = [make(chosen(f"{name} {number}"), number) for number in range(count)]

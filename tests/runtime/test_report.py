@@ -41,3 +41,24 @@ def test_a_status_that_cannot_be_kept_is_told_once(tmp_path, caplog, folder):
     assert line.startswith("orders: Cannot keep the status in ")
     assert line.endswith("name another folder with --state or CALVE_STATE")
     assert read(tmp_path / folder) == []
+
+
+def test_what_waits_is_told_before_it_is_committed_and_not_all_the_time(tmp_path, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr("calve.runtime.report.time.monotonic", lambda: now)
+    report = Report("orders", tmp_path)
+
+    def told():
+        return json.loads((tmp_path / "orders.json").read_text())["waiting"]
+
+    report.wait_for(1)
+    assert told() == 1
+    report.wait_for(20_001)
+    assert (report.status.waiting, told()) == (20_001, 1)
+    now += 1.5
+    report.wait_for(20_001)
+    assert told() == 20_001
+    report.update(waiting=0)
+    now += 1.5
+    report.wait_for(20_001)
+    assert told() == 20_001

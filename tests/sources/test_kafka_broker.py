@@ -486,3 +486,35 @@ def test_the_table_becomes_what_the_database_has(lake: Lake, kafka: KafkaBroker,
         assert sorted(row.asDict()["id"] for row in rows) == sorted(database.rows)
         assert {row.id: row.asDict() for row in rows} == database.rows
     assert {record for _, record in database.records if record is None} == {None}
+
+
+def test_bytes_that_wait_are_told_as_soon_as_they_are_there(kafka: KafkaBroker, topic: str) -> None:
+    reader = source(kafka, topic)
+    start = reader.start()
+    kafka.produce(topic, values([1]), partition=0)
+    assert 0 < reader.latest(start, LIMITS).bytes < 10_000
+    kafka.produce(topic, [f'{{"id": 1, "more": "{uuid.uuid4()}{"x" * 150}"}}'] * 5_000, partition=0)
+    assert reader.latest(start, LIMITS).bytes > 200_000
+
+
+def test_a_look_at_partitions_that_are_known_takes_few_calls(
+    kafka: KafkaBroker, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = f"many.{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, 40)
+    reader = source(kafka, topic)
+    start = reader.start()
+    client = type(spark.sparkContext._gateway._gateway_client)
+    calls: list[str] = []
+    real = client.send_command
+
+    def counted(self: Any, command: str, *arguments: Any, **named: Any) -> Any:
+        if not command.startswith("m\n"):
+            calls.append(command)
+        return real(self, command, *arguments, **named)
+
+    monkeypatch.setattr(client, "send_command", counted)
+    assert reader.latest(start, LIMITS).rows == 0
+    assert len(calls) < 60, len(calls)
+    kafka.produce(topic, values([1]), partition=39)
+    assert reader.latest(start, LIMITS).rows == 1

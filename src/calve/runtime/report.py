@@ -16,6 +16,9 @@ from calve.runtime import scratch
 
 log = logging.getLogger("calve")
 
+_WAITING_EVERY = 1.0
+"""After how many seconds other processes are told of a number that changes all the time."""
+
 
 @dataclass
 class Status:
@@ -63,6 +66,7 @@ class Report:
         self._file = folder / f"{pipeline}.json" if folder else None
         self.status = Status(pipeline, uuids=_uuids(self._file))
         self._lock = threading.Lock()
+        self._written, self._written_waiting = float("-inf"), 0
         self._is_kept = True
 
     def update(self, **values: Any) -> None:
@@ -70,11 +74,18 @@ class Report:
         with self._lock:
             for name, value in values.items():
                 setattr(self.status, name, value)
+            self._written, self._written_waiting = time.monotonic(), self.status.waiting
             self._write()
 
     def add(self, **amounts: float) -> None:
         """Count."""
         self.update(**{name: getattr(self.status, name) + amount for name, amount in amounts.items()})
+
+    def wait_for(self, rows: int) -> None:
+        """Count what waits; other processes hear of it, but not more often than once in a second."""
+        self.status.waiting = rows
+        if rows != self._written_waiting and time.monotonic() - self._written > _WAITING_EVERY:
+            self.update()
 
     def remember(self, table: str, uuid: str) -> None:
         """Keep which table it is that a name stands for."""

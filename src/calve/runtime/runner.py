@@ -309,7 +309,7 @@ class Runner:
     @clock.timed("plan")
     def _look(self, after: Position) -> Waiting:
         waiting = self._source.latest(after, self._limits)
-        self._report.status.waiting = waiting.rows
+        self._report.wait_for(waiting.rows)
         return waiting
 
     def _is_abandoned(self) -> bool:

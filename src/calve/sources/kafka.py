@@ -102,12 +102,10 @@ class KafkaSource(KafkaKeys):
         )
 
     def _bytes(self, taken: list[Range], there: Topics) -> int:
-        sizes, total = self._reach().sizes(), 0
-        for part in taken:
-            place = (part.topic, part.partition)
-            held = there.ends[place] - there.earliest[place]
-            total += sizes.get(place, 0) * part.rows // held if held > 0 else 0
-        return total
+        waiting = {(part.topic, part.partition): part.rows for part in taken if part.rows}
+        held = {place: there.ends[place] - there.earliest[place] for place in there.ends}
+        sizes = self._reach().bytes_per_offset(held)
+        return int(sum(rows * sizes.get(place, 0.0) for place, rows in waiting.items()))
 
     def streamed(self) -> KafkaSource:
         """The same topics, whose names the rows tell."""

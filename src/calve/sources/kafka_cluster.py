@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from calve import gateway
@@ -23,13 +24,38 @@ _NODE = re.compile(r"\(id: (\d+) ")
 _PARTITION = re.compile(r"\(partition=(\d+),")
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """The bytes of partitions on the brokers' disks, and how many offsets they had when that was asked."""
+
+    asked: float = float("-inf")
+    bytes: Mapping[Partition, int] = field(default_factory=dict)
+    offsets: Mapping[Partition, int] = field(default_factory=dict)
+
+    def are_old(self, held: Mapping[Partition, int], now: float) -> bool:
+        """Whether to ask again: after a while, or where a partition has become more than twice as long."""
+        if now - self.asked > _SIZES_STAY:
+            return True
+        return any(count > 2 * self.offsets.get(place, 0) for place, count in held.items())
+
+    def per_offset(self) -> dict[Partition, float]:
+        return {
+            place: self.bytes[place] / count
+            for place, count in self.offsets.items()
+            if count > 0 and place in self.bytes
+        }
+
+
 class KafkaCluster:
     """One admin client; safe to use from several threads."""
 
     def __init__(self, settings: Mapping[str, str], servers: str) -> None:
         self._jvm = gateway.jvm()
         self._servers = servers
-        self._sizes: tuple[float, dict[Partition, int]] = (float("-inf"), {})
+        self._sizes = Sizes()
+        self._asked: dict[str, tuple[list[Partition], Any]] = {}
+        """Per end of partitions those that were asked for last, as Java has them: to make them anew takes two
+        calls for each."""
         with self._asking("reach Kafka"):
             self._admin = self._jvm.org.apache.kafka.clients.admin.Admin.create(self._properties(settings))
 
@@ -90,21 +116,32 @@ class KafkaCluster:
     def offsets(self, places: Iterable[Partition], end: str, isolation: str) -> dict[Partition, int]:
         """The earliest or latest offset of each partition, for a reader of `isolation`."""
         admin = self._jvm.org.apache.kafka.clients.admin
-        spec, asked = getattr(admin.OffsetSpec, end)(), self._jvm.java.util.HashMap()
-        for topic, number in places:
-            asked.put(self._jvm.org.apache.kafka.common.TopicPartition(topic, number), spec)
+        asked = self._specs(list(places), end)
         level = self._jvm.org.apache.kafka.common.IsolationLevel.valueOf(isolation.upper())
         with self._asking("ask Kafka for offsets"):
             found = self._admin.listOffsets(asked, admin.ListOffsetsOptions(level)).all().get().toString()
         return {(topic, int(number)): int(offset) for topic, number, offset in _OFFSET.findall(found)}
 
-    def sizes(self) -> dict[Partition, int]:
-        """The bytes of each partition on the brokers' disks; none where that may not be asked."""
-        asked, known = self._sizes
-        if time.monotonic() - asked > _SIZES_STAY:
-            known = self._ask_sizes()
-            self._sizes = (time.monotonic(), known)
-        return known
+    def _specs(self, places: list[Partition], end: str) -> Any:
+        """The map of partitions that Java wants; it is kept as long as they are the same."""
+        known, specs = self._asked.get(end, (None, None))
+        if known == places:
+            return specs
+        spec = getattr(self._jvm.org.apache.kafka.clients.admin.OffsetSpec, end)()
+        specs = self._jvm.java.util.HashMap()
+        for topic, number in places:
+            specs.put(self._jvm.org.apache.kafka.common.TopicPartition(topic, number), spec)
+        self._asked[end] = (places, specs)
+        return specs
+
+    def bytes_per_offset(self, held: Mapping[Partition, int]) -> dict[Partition, float]:
+        """How large records are on the brokers' disks, by partitions that have so many offsets.
+
+        Those of a partition that may not be asked for, or has none, are left out.
+        """
+        if self._sizes.are_old(held, time.monotonic()):
+            self._sizes = Sizes(time.monotonic(), self._ask_sizes(), dict(held))
+        return self._sizes.per_offset()
 
     def _ask_sizes(self) -> dict[Partition, int]:
         try:
