@@ -13,6 +13,8 @@ from calve import addresses
     "name",
     [
         *("169.254.169.254", "[fd00:ec2::254]", "fd00:ec2::254", "metadata.google.internal", "169.254.170.2"),
+        *("100.100.100.200", "168.63.129.16", "[64:ff9b::a9fe:a9fe]", "169.254.0.1", "fe80::1%eth0"),
+        *("::ffff:169.254.169.254", "2002:a9fe:a9fe::1"),
         *("metadata.google.internal.", "2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "0xa9.254.43518"),
         *("::ffff:169.254.169.254", "METADATA.google.internal"),
     ],
@@ -22,7 +24,7 @@ def test_where_clouds_tell_credentials_is_known_in_every_spelling(name: str) -> 
 
 
 @pytest.mark.parametrize(
-    "name", ["catalog.example.org", "127.0.0.1", "169.254.1.1", "1.2.3", "", "9999999999"]
+    "name", ["catalog.example.org", "127.0.0.1", "169.253.1.1", "1.2.3", "", "9999999999"]
 )
 def test_other_hosts_are_others(name: str) -> None:
     assert not addresses.is_metadata(name)

@@ -67,6 +67,14 @@ def test_a_long_answer_is_not_read_to_its_end() -> None:
         assert http_client.ask(address, {}, largest=100).body == b"x" * 100
 
 
+def test_an_answer_that_is_cut_off_is_an_error() -> None:
+    def serve(connection: socket.socket) -> None:
+        connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"a": 1}')
+
+    with server(serve) as address, pytest.raises(http.client.IncompleteRead):
+        http_client.ask(address, {}, largest=1000)
+
+
 def test_what_is_no_http_is_an_error_of_the_protocol() -> None:
     with (
         server(lambda connection: connection.sendall(b"SSH-2.0-x\r\n")) as address,

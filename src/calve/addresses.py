@@ -1,10 +1,11 @@
-"""Hosts and locations: which are of this machine, which are never asked, what lies inside what. Pure."""
+"""Hosts and locations: which are of this machine, which are never asked, what lies inside what."""
 
 from __future__ import annotations
 
 import ipaddress
 import posixpath
 import re
+import socket
 from collections.abc import Iterable
 from typing import Annotated
 from urllib.parse import unquote, urlsplit
@@ -13,11 +14,10 @@ from pydantic import AfterValidator
 
 METADATA_HOSTS = frozenset({"metadata.google.internal", "metadata", "instance-data"})
 _METADATA_ADDRESSES = frozenset(
-    map(
-        ipaddress.ip_address,
-        ("169.254.169.254", "169.254.170.2", "169.254.170.23", "fd00:ec2::254", "fd00:ec2::23"),
-    )
+    map(ipaddress.ip_address, ("fd00:ec2::254", "fd00:ec2::23", "100.100.100.200", "168.63.129.16"))
 )
+"""Those of Amazon, Alibaba and Azure that are not link-local; link-local ones count altogether."""
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _STORES = {
     "s3": "s3",
     "s3a": "s3",
@@ -71,7 +71,18 @@ def is_metadata(name: str) -> bool:
     if name.rstrip(".").lower() in METADATA_HOSTS:
         return True
     address = _address(name)
-    return address is not None and address in _METADATA_ADDRESSES
+    return address is not None and (address in _METADATA_ADDRESSES or address.is_link_local)
+
+
+def leads_to_metadata(name: str) -> bool:
+    """Whether a host is such a one, or a name that stands for such an address now."""
+    if is_metadata(name):
+        return True
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    return any(is_metadata(str(one[4][0])) for one in found)
 
 
 def is_open(uri: str) -> bool:
@@ -80,13 +91,16 @@ def is_open(uri: str) -> bool:
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    bare = name.strip("[]")
+    bare = name.strip("[]").partition("%")[0]
     try:
         found = ipaddress.ip_address(bare)
     except ValueError:
         return _odd_address(bare)
-    mapped = getattr(found, "ipv4_mapped", None)
-    return mapped or found
+    if isinstance(found, ipaddress.IPv6Address):
+        if found in _NAT64:
+            return ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+        return found.ipv4_mapped or found.sixtofour or found
+    return found
 
 
 def _odd_address(name: str) -> ipaddress.IPv4Address | None:

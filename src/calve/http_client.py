@@ -60,6 +60,8 @@ def ask(
                 connection.request("GET" if content is None else "POST", target, content, dict(headers))
                 answer = connection.getresponse()
                 body = answer.read(largest + 1)
+                if answer.length and len(body) <= largest:
+                    raise http.client.IncompleteRead(body, answer.length)
             except (OSError, http.client.HTTPException):
                 if timer.passed:
                     raise TimeoutError(f"no answer within {deadline:g} s") from None

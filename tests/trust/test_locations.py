@@ -45,3 +45,22 @@ def test_a_table_elsewhere(policy: Policy, location: str, paths: dict[str, str],
     assert why in found
     with pytest.raises(ConfigurationError, match=r"Cannot use table 'shop.orders'"):
         locations.refuse(policy, "shop.orders", location, paths)
+
+
+def test_a_class_that_says_where_files_lie_is_refused_unless_it_is_allowed() -> None:
+    said = {locations.PROVIDER: "com.evil.Provider"}
+    (why,) = locations.refusals(KNOWN, "s3://lake/wh/t", said)
+    assert "we load no code" in why
+    allowing = Policy(catalog="c", roots=KNOWN.roots, properties=(locations.PROVIDER,))
+    assert list(locations.refusals(allowing, "s3://lake/wh/t", said)) == []
+
+
+def test_a_file_of_this_machine_is_not_taken_for_one_of_a_table_elsewhere() -> None:
+    inside = ["s3://lake/wh/t/a.parquet", "s3://anywhere/b.parquet"]
+    locations.refuse_files(KNOWN, "shop.t", "s3://lake/wh/t", inside)
+    locations.refuse_files(NAMED, "shop.t", "file:/srv/t", ["/srv/t/data/a.parquet", "file:///srv/t/b"])
+    for file in ("file:///etc/passwd", "/etc/passwd", "file:/srv/t/../../etc/passwd"):
+        with pytest.raises(ConfigurationError, match="on this machine, outside of the warehouse"):
+            locations.refuse_files(NAMED, "shop.t", "file:/srv/t", [file])
+        with pytest.raises(ConfigurationError, match="on this machine, outside of the warehouse"):
+            locations.refuse_files(KNOWN, "shop.t", "s3://lake/wh/t", [*inside, file])

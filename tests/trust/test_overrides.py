@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -27,6 +28,13 @@ POLICY = Policy(
 OWN = Policy(**{**POLICY.__dict__, "own_credentials": True, "vended": False})
 
 
+@pytest.fixture(autouse=True)
+def names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of hosts that stand for an address, without a server that knows them."""
+    found = [(2, 1, 6, "", ("192.0.2.7", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+
 def refusals(policy: Policy = POLICY, *, final: bool = False, **sent: str) -> list[str]:
     named = {name.replace("__", "."): value for name, value in sent.items()}
     told = {name.replace("_", "-"): value for name, value in named.items()}
@@ -49,6 +57,19 @@ def refusals(policy: Policy = POLICY, *, final: bool = False, **sent: str) -> li
         {"rest.auth.type": "oauth2"},
         {"prefix": "lake", "warehouse": "s3://bucket/lake", "token": "theirs", "rest-page-size": "10"},
         {"nessie.iceberg-base-uri": "https://elsewhere.lan/iceberg"},
+        {"s3.access-key-id": "a", "s3.secret-access-key": "b", "s3.session-token": "c"},
+        {"s3.session-token-expires-at-ms": "1", "s3.path-style-access": "true", "s3.region": "eu"},
+        {
+            "client.region": "eu",
+            "s3.cross-region-access-enabled": "true",
+            "s3.remote-signing-enabled": "true",
+        },
+        {"gcs.oauth2.token": "a", "gcs.oauth2.token-expires-at": "1", "gcs.project-id": "p"},
+        {"adls.sas-token.account.dfs.core.windows.net": "a", "adls.sas-token-expires-at-ms.account": "1"},
+        {"http-client.apache.socket-timeout-ms": "1", "s3.retry.num-retries": "3"},
+        {"rest.client.socket-timeout-ms": "1", "rest.namespace-separator": "%1F"},
+        {"header.X-Iceberg-Access-Delegation": "vended-credentials"},
+        {"polaris.config.x": "y", "default-base-location": "s3://lake/wh", "cache-enabled": "false"},
     ],
 )
 def test_what_a_catalog_may_say(sent: dict[str, str]) -> None:
@@ -89,6 +110,29 @@ def test_what_a_catalog_may_say(sent: dict[str, str]) -> None:
         ("rest.auth.type", "com.evil.Manager", "we load no code at its word"),
         ("rest.client.tls.configurer-impl", "com.evil.X", "we load no code at its word"),
         ("rest.client.proxy.hostname", "evil.example", "every request would go there"),
+        ("http-client.proxy-endpoint", "http://evil.example:3128", "every request would go there"),
+        ("write.location-provider.impl", "com.evil.X", "we load no code at its word"),
+        ("table-default.write.location-provider.impl", "com.evil.X", "we load no code at its word"),
+        *(
+            (name, value, "add it to 'allowed_properties'")
+            for name, value in {
+                "s3.access-points.bucket": "arn:aws:s3:us-east-1:1:accesspoint/evil",
+                "s3.acl": "public-read",
+                "s3.sse.type": "custom",
+                "s3.sse.key": "theirs",
+                "s3.staging-dir": "/etc/cron.d",
+                "s3.write.storage-class": "GLACIER",
+                "s3.delete-enabled": "false",
+                "s3.unknown-of-the-next-release": "x",
+                "gcs.impersonate.service-account": "evil@evil.iam",
+                "gcs.encryption-key": "theirs",
+                "gcs.user-project": "ours",
+                "header.Cookie": "",
+                "header.Authorization": "Bearer theirs",
+                "rest.auth.sigv4.delegate-auth-type": "com.evil.Manager",
+                "hadoop.fs.file.impl.disable.cache": "true",
+            }.items()
+        ),
     ],
 )
 def test_what_a_catalog_may_not_say(name: str, value: str, why: str) -> None:
@@ -128,3 +172,18 @@ def test_vended_secrets_are_taken_out_of_texts(monkeypatch: pytest.MonkeyPatch) 
     )
     assert remembered == ["a", "b", "c"]
     assert redaction.redacted("theirs") == "theirs"
+
+
+def test_a_declaration_may_allow_further_settings_but_no_code() -> None:
+    allowing = Policy(**{**POLICY.__dict__, "properties": ("s3.sse.*", "s3.client-factory-impl")})
+    sent = {"s3.sse.type": "kms", "s3.sse.key": "arn:aws:kms:us-east-1:1:key/x"}
+    assert list(overrides.refusals(allowing, sent, DECLARED, is_final=False)) == []
+    (why,) = overrides.refusals(allowing, {"s3.client-factory-impl": "com.evil.X"}, DECLARED, is_final=False)
+    assert "we load no code" in why
+
+
+def test_a_name_that_leads_to_a_metadata_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [(2, 1, 6, "", ("169.254.169.254", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    (why,) = refusals(s3__endpoint="https://harmless.example")
+    assert "tells its machines their credentials" in why

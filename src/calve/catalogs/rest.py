@@ -103,6 +103,10 @@ class Rest(WithProperties):
     allowed_hosts: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
     """Hosts, beside those declared here, that the catalog may send us to: for tokens, signatures, files."""
 
+    allowed_properties: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+    """Settings of Iceberg's client that the catalog may send beside credentials, regions, addresses and
+    time-outs, such as `s3.sse.*`. None by which code is loaded."""
+
     max_connections: int | None = Field(default=None, ge=1)
     """How many connections to the catalog are kept; 100 where left out."""
 

@@ -184,6 +184,7 @@ def _near(table: Table, tasks: _Tasks, keys: Keys) -> list[Hits] | None:
     paths = {location: addresses.local_path(location) for location in tasks}
     if None in paths.values() or tasks.formats() - {"PARQUET"}:
         return None
+    table.confine_files(paths)
     locations = {str(path): location for location, path in paths.items()}
     specs = table.java.specs()
 
@@ -195,7 +196,7 @@ def _near(table: Table, tasks: _Tasks, keys: Keys) -> list[Hits] | None:
     except near.NeedsSpark:
         return None
     there = {place: found[str(path)] for place, path in paths.items() if path in found}
-    return _not_deleted(there, tasks)
+    return _not_deleted(table, there, tasks)
 
 
 def _key_columns(table: Table, names: Sequence[str]) -> list[near.KeyColumn]:
@@ -234,13 +235,14 @@ def _identity_values(file: Any, specs: Any) -> dict[int, Any]:
     }
 
 
-def _not_deleted(found: Mapping[str, Any], tasks: _Tasks) -> list[Hits] | None:
+def _not_deleted(table: Table, found: Mapping[str, Any], tasks: _Tasks) -> list[Hits] | None:
     left = []
     for location, positions in found.items():
         deletes = _position_deletes(tasks[location])
         files = [_near_by(one) for one in deletes]
         if None in files:
             return None
+        table.confine_files(file.path for file in files if file)
         gone = near.deleted(location, [file for file in files if file])
         live = near.without(positions, gone)
         if len(live):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -292,6 +292,11 @@ class Table:
             found = self._there(self.java.operations().refresh())
         return confine(self._policy, self.name, found)
 
+    def confine_files(self, files: Iterable[str]) -> None:
+        """Raise ConfigurationError for files that only a hostile server can have put among the table's."""
+        if self._policy is not None and self._policy.uris:
+            locations.refuse_files(self._policy, str(self.name), self.metadata().location, files)
+
 
 def gone(table: TableName) -> TableGone:
     """There is no table of that name any more."""
@@ -301,7 +306,8 @@ def gone(table: TableName) -> TableGone:
 def confine(policy: Policy | None, table: TableName, metadata: Metadata) -> Metadata:
     """`metadata`, unless by it files of the table lie where the declaration has no place for them."""
     if policy is not None:
-        paths = {name: path for name in locations.PATHS if (path := metadata.property(name))}
+        names = (*locations.PATHS, locations.PROVIDER)
+        paths = {name: path for name in names if (path := metadata.property(name))}
         locations.refuse(policy, str(table), metadata.location, paths)
     return metadata
 

@@ -1,11 +1,11 @@
-"""What a catalog sends beside tables: settings that would lead us, and our credentials, elsewhere. Pure."""
+"""What a catalog sends beside tables: settings that would lead us, and our credentials, elsewhere."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 
-from calve.addresses import host, is_metadata, is_open
+from calve.addresses import host, is_metadata, is_open, leads_to_metadata
 from calve.catalogs.section import FILE_IOS
 from calve.errors import ConfigurationError
 from calve.redaction import remember
@@ -24,10 +24,36 @@ _OF_FILES = re.compile(
     r"|azure\.keyvault\.url"
 )
 _CODE = re.compile(
-    r".*-impl|client\.factory|client\.credentials-provider|adls\.token-credential-provider"
+    r".*[.-]impl|client\.factory|client\.credentials-provider|adls\.token-credential-provider"
     r"|rest\.client\.tls\..*"
 )
-_PROXY = re.compile(r"rest\.client\.proxy\..*")
+_PROXY = re.compile(r"rest\.client\.proxy\..*|http-client\.proxy-.*")
+_READ = re.compile(
+    r"(?:s3|client|http-client|gcs|adls|azure|rest|header|signer|glue|kms|dynamodb|io|encryption|lock|hadoop"
+    r"|fs|oss|ecs|hive|jdbc|auth|aws|google)\..*"
+)
+"""The names that Iceberg's client and its stores read; what else a server says is for others."""
+_ALLOWED = re.compile(
+    r"s3\.(?:access-key-id|secret-access-key|session-token|session-token-expires-at-ms|region|endpoint"
+    r"|path-style-access|remote-signing-enabled|signer\.(?:uri|endpoint)|cross-region-access-enabled"
+    r"|use-arn-region-enabled|dualstack-enabled|acceleration-enabled|checksum-enabled"
+    r"|chunked-encoding-enabled|preload-client-enabled|retry\.[\w-]+|multipart\.[\w-]+"
+    r"|delete\.(?:batch-size|num-threads))"
+    r"|client\.(?:region|refresh-credentials-(?:endpoint|enabled))|signer\.(?:uri|endpoint)"
+    r"|http-client\.(?:[\w-]+\.)?(?:[\w-]*timeout-ms|[\w-]*connections|[\w-]*time-to-live-ms|max-idle-time-ms"
+    r"|tcp-keep-alive-enabled|expect-continue-enabled|[\w-]*reaper-enabled)"
+    r"|gcs\.(?:project-id|service\.host|oauth2\.(?:token|token-expires-at|refresh-credentials-\w+)"
+    r"|(?:read|write)\.chunk-size-bytes|channel\.(?:read|write)\.chunk-size-bytes)"
+    r"|adls\.(?:sas-token\..*|sas-token-expires-at-ms\..*|token|connection-string\..*"
+    r"|refresh-credentials-\w+|auth\.shared-key\.account\.\w+|(?:read|write)\.block-size-bytes)"
+    r"|rest\.(?:auth\.type|auth\..*(?:uri|url|endpoint)|remote-signing\.endpoint|sigv4-enabled|signing-\w+"
+    r"|namespace-separator|scan-planning-mode|page-size|client\.(?:[\w-]*timeout-ms|max-retries"
+    r"|max-connections|connections-per-route)|metrics\.\w+)"
+    r"|header\.X-Iceberg-[\w-]+|(?:glue|kms|dynamodb)\.endpoint|azure\.keyvault\.url|io\.manifest\.[\w.-]+",
+    re.IGNORECASE,
+)
+"""What a server may set of them: credentials that it vends, regions, addresses, numbers for time-outs and
+retries. Not who pays, who encrypts, who may read, or through whom files go."""
 _VENDED = re.compile(
     r"s3\.access-key-id|s3\.session-token|gcs\.oauth2\.token|adls\.sas-token\..*|adls\.token"
     r"|s3\.remote-signing-enabled"
@@ -80,6 +106,8 @@ def _refusal(policy: Policy, name: str, value: str, may_vend: bool) -> str | Non
         return f"it wants '{name}' to be '{_clip(value)}', and we load no code at its word"
     if _PROXY.fullmatch(name):
         return f"it wants '{name}' to be '{_clip(value)}', and every request would go there"
+    if _READ.fullmatch(name) and not _ALLOWED.fullmatch(name) and not policy.allows(name):
+        return f"it wants to set '{name}'; add it to 'allowed_properties' if that is right"
     address = _address(value)
     if address is None:
         return None
@@ -89,7 +117,9 @@ def _refusal(policy: Policy, name: str, value: str, may_vend: bool) -> str | Non
 def _address_refusal(policy: Policy, name: str, address: str, may_vend: bool) -> str | None:
     there = host(address)
     said = f"it wants '{name}' to be at '{_clip(there or address)}'"
-    if is_metadata(there):
+    is_declared = policy.owns(there) or policy.keeps_files(there)
+    # Whom a name of the server's own stands for is not known before it is asked.
+    if is_metadata(there) or (not is_declared and leads_to_metadata(there)):
         return f"{said}, where a cloud tells its machines their credentials"
     if _WITH_TOKEN.fullmatch(name):
         if not policy.owns(there):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from calve.addresses import host, is_loopback, is_metadata, is_open, store_of
@@ -45,6 +46,9 @@ class Policy:
     roots: tuple[str, ...] = ()
     """Where tables may lie; empty where only the catalog knows."""
 
+    properties: tuple[str, ...] = ()
+    """Settings that the catalog may send beside those that all may; one that ends in `*` stands for many."""
+
     local: bool = True
     """Whether tables may lie in files of this machine where `roots` does not say."""
 
@@ -60,6 +64,10 @@ class Policy:
     def owns(self, name: str) -> bool:
         """Whether credentials of the catalog belong to a host."""
         return name in self.hosts
+
+    def allows(self, name: str) -> bool:
+        """Whether the declaration lets the catalog set a property."""
+        return any(fnmatchcase(name, pattern) for pattern in self.properties)
 
     def keeps_files(self, name: str) -> bool:
         """Whether credentials of the stores belong to a host."""
@@ -87,6 +95,7 @@ def of(catalog: Catalog) -> Policy:
         has_secrets=bool(rest and (rest.credential or rest.password or rest.headers or rest.properties)),
         insecure=catalog.allow_insecure,
         roots=tuple(one for one in (*places, *catalog.allowed_locations) if store_of(one)),
+        properties=tuple(rest.allowed_properties) if rest else (),
         local=all(is_loopback(one) for one in hosts),
     )
 
