@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from calve import schema as schemas
-from calve.api import declared, session
-from calve.api.table import Table, named
+from calve.api import arguments, declared, session
+from calve.api.table import Table, schema_for
 from calve.catalogs import Catalog as Declaration
 from calve.errors import UsageError
 from calve.iceberg.catalog import Catalog as Connection
 from calve.iceberg.name import TableName
 from calve.model import Flaw, suggestion
 from calve.partitioning import refusal
-from calve.schema import Schema, SchemaError
+from calve.schema import Schema
 from calve.sink import prepare
 from calve.sink.declaration import IcebergSink
 
@@ -86,6 +86,8 @@ class Catalog:
 
     def list_tables(self, namespace: str | None = None) -> list[str]:
         """The names of the tables in `namespace`, or in all namespaces at the top of the catalog."""
+        if namespace is not None:
+            arguments.text(namespace, "list tables", "give the name of a namespace, such as 'shop'")
         if namespace is not None and not self._connection.has_namespace(namespace.split(".")):
             return []
         wanted = self._connection.namespaces() if namespace is None else [namespace]
@@ -124,10 +126,7 @@ def _sink(catalog: Declaration, name: TableName, keys: Mapping[str, Any]) -> Ice
 
 def columns_of(schema: str | Schema | pa.Schema, table: str, sink: IcebergSink) -> Schema:
     """The schema that is meant; raises UsageError where the table cannot be made with it."""
-    try:
-        columns = named(schema)
-    except SchemaError as error:
-        raise UsageError(f"Cannot create table '{table}': {error}") from None
+    columns = schema_for(schema, f"create table '{table}'")
     for line in (*schemas.unsupported(columns, sink.format_version), *_misfits(columns, sink)):
         raise UsageError(f"Cannot create table '{table}': {line}")
     return columns

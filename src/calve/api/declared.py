@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from calve import pending
+from calve.api import arguments
 from calve.catalogs import Catalog
 from calve.declare import words
 from calve.errors import DeclarationError, UsageError
@@ -43,13 +44,19 @@ def refuse_pending(kind: str, keys: Mapping[str, Any], caller: str) -> None:
         raise refused([Flaw(one.path[3:], one.message) for one in flaws], caller)
 
 
-def catalog(given: Catalog | Mapping[str, Any] | None, caller: str) -> Catalog:
+def catalog(given: object, caller: str) -> Catalog:
     """The catalog as it is declared; None stands for the embedded one in `warehouse`."""
-    return given if isinstance(given, Catalog) else built(Catalog, given or {}, caller)
+    if isinstance(given, Catalog):
+        return given
+    if given is not None and not isinstance(given, Mapping):
+        why = f"{given!r} is not a catalog; give its keys, such as {{'warehouse': 'lake'}}"
+        raise UsageError(f"Cannot open a catalog: {why}")
+    return built(Catalog, given or {}, caller)
 
 
 def table_name(catalog_: str, text: str) -> TableName:
     """The table that `text`, such as `shop.orders`, names."""
+    arguments.text(text, "find a table", "name it with its namespace, such as 'shop.orders'")
     *namespace, name = text.split(".")
     if not namespace or not all((name, *namespace)):
         raise UsageError(f"Cannot find table '{text}': name it with its namespace, such as 'shop.orders'")

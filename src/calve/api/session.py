@@ -33,7 +33,9 @@ def start_spark(
     >>> spark = calve.start_spark(master="local[2]")  # doctest: +SKIP
     """
     found = [declared.catalog(one, "start_spark") for one in catalogs or (None,)]
-    keys = {"master": master, "driver_memory": driver_memory, "config": dict(config or {})}
+    keys: dict[str, Any] = {"master": master, "driver_memory": driver_memory, "config": dict(config or {})}
+    # A program can run whatever these settings could run.
+    keys["allow_unsafe_config"] = True
     settings = declared.built(SparkSettings, keys, "start_spark")
     needed = {*components, *(jar for one in found for jar in one.jars)}
     spark = session.start(settings, needed, Path(log) if log else None)

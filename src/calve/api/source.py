@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from calve import changes
-from calve.api import declared, session
+from calve.api import arguments, declared, session
 from calve.api.writes import Step
-from calve.errors import ConfigurationError, StartRefused
+from calve.errors import ConfigurationError, StartRefused, UsageError
+from calve.iceberg.catalog import Catalog as Connection
+from calve.iceberg.name import TableName
 from calve.position import Position
 from calve.sink.batch import as_rows
 from calve.sources.iceberg import IcebergSource as Declaration
@@ -78,9 +80,15 @@ class IcebergSource:
         ...         sink.write(batch)
         True
         """
+        begin = None if after is None else arguments.iceberg_position(after)
+        return self._stream(spark, begin, available_now, limits or _ALL)
+
+    def _stream(
+        self, spark: SparkSession | None, after: Position | None, available_now: bool, limits: Limits
+    ) -> Iterator[Batch]:
         reading = Reading(self.declaration, spark)
         yield from _batches(
-            lambda position: reading.latest(position, limits or _ALL),
+            lambda position: reading.latest(position, limits),
             reading.batch,
             reading.start() if after is None else after,
             available_now,
@@ -101,10 +109,14 @@ class IcebergSource:
         >>> sorted(row["id"] for row in source.rows(batch_size=100, spark=spark))
         [1, 2, 3]
         """
-        limits = Limits(batch_size)
-        for batch in self.stream(spark, after=after, available_now=available_now, limits=limits):
-            for row in batch.frame.toLocalIterator(prefetchPartitions=True):
-                yield row.asDict(recursive=True)
+        advice = "'batch_size' is at least 1"
+        limits = Limits(arguments.whole(batch_size, "read rows", advice, least=1))
+        batches = self.stream(spark, after=after, available_now=available_now, limits=limits)
+        return (
+            row.asDict(recursive=True)
+            for batch in batches
+            for row in batch.frame.toLocalIterator(prefetchPartitions=True)
+        )
 
     @property
     def identity(self) -> str:
@@ -119,6 +131,15 @@ class Reading:
         self._source = declaration.model_copy()
         self._spark = session.of(spark, declaration.catalogs)
         self._identity: str | None = None
+        self._refuse_missing()
+
+    def _refuse_missing(self) -> None:
+        declared = self._source.catalog
+        name = TableName(declared.spark_name(), tuple(self._source.namespace.split(".")), self._source.table)
+        catalog = Connection(self._spark, name.catalog, declared.description())
+        if not catalog.has_table(name):
+            why = f"{declared.description()} has none of this name"
+            raise UsageError(f"Cannot find table '{name}': {why}")
 
     def identity(self) -> str:
         """Which table it is."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from calve import schema as schemas
-from calve.api import evolving
+from calve.api import arguments, evolving
 from calve.decode.arrow import schema_of_arrow
 from calve.errors import UsageError
 from calve.gateway import activate
@@ -16,7 +16,7 @@ from calve.iceberg.table import Table as Connection
 from calve.iceberg.travel import History, Snapshot, Version
 from calve.patience import Patience
 from calve.runtime import versions
-from calve.schema import Change, Schema
+from calve.schema import Change, Schema, SchemaError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +57,7 @@ class Table:
 
     def snapshot_by_id(self, snapshot_id: int) -> Snapshot:
         """The snapshot with that id; raises UsageError where there is none, as after its expiry."""
-        return self._history().snapshot(snapshot_id)
+        return self._history().snapshot(self._id(snapshot_id))
 
     def snapshot_at(self, timestamp: Time, branch: str = "main") -> Snapshot:
         """The snapshot that was the newest of `branch` at that time; raises UsageError where none was.
@@ -87,8 +87,8 @@ class Table:
         2
         """
         history = self._history()
-        named = versions.of_ref(history, version) if isinstance(version, str) else None
-        found = travel.resolve(history, named or Version(snapshot_id=int(version)))
+        by_ref = versions.of_ref(history, version) if isinstance(version, str) else None
+        found = travel.resolve(history, by_ref or Version(snapshot_id=self._id(version)))
         return self._state(found, columns, where)
 
     def as_of_timestamp(
@@ -122,6 +122,9 @@ class Table:
         >>> [(row.id, row._change_type) for row in orders.changes_between(first.id, last.id).collect()]
         [(3, 'insert')]
         """
+        for snapshot in (from_snapshot, to_snapshot):
+            if snapshot is not None:
+                self._id(snapshot)
         activate(self._spark)
         return changeset.changes_between(
             self._spark, self._table, from_snapshot, to_snapshot, keys=keys, columns=columns, where=where
@@ -147,7 +150,11 @@ class Table:
         """
         if (to is None) == (not changes):
             raise UsageError(f"Cannot change table '{self.name}': give either changes or 'to'")
-        decide = evolving.towards(named(to)) if to is not None else evolving.making(changes)
+        what = f"change table '{self.name}'"
+        for change in changes:
+            if not isinstance(change, get_args(Change)):
+                raise UsageError(f"Cannot {what}: {change!r} is not a change, such as calve.AddColumn")
+        decide = evolving.making(changes) if to is None else evolving.towards(schema_for(to, what))
         return evolving.evolved(self._table, decide, Patience(RETRY_FOR))
 
     def expire_snapshots(
@@ -166,8 +173,8 @@ class Table:
         >>> orders.expire_snapshots("2000-01-01")
         []
         """
-        if retain_last < 1:
-            raise UsageError(f"Cannot expire snapshots of table '{self.name}': 'retain_last' is at least 1")
+        what = f"expire snapshots of table '{self.name}'"
+        arguments.whole(retain_last, what, "'retain_last' is at least 1", least=1)
         before = travel.millis(self._time(older_than))
         metadata = self._table.refresh()
         history = metadata.history(self.name)
@@ -203,14 +210,28 @@ class Table:
     def _time(self, timestamp: Time) -> dt.datetime:
         if isinstance(timestamp, dt.datetime):
             return timestamp
+        advice = "give a datetime, or text such as '2026-11-15 10:00:00'"
+        arguments.text(timestamp, f"read table '{self.name}' at a time", advice)
         try:
             return travel.parse_timestamp(timestamp)
         except ValueError as error:
             raise UsageError(f"Cannot read table '{self.name}' at '{timestamp}': {error}") from None
 
+    def _id(self, snapshot: object) -> int:
+        advice = "give the id of a snapshot, or the name of a tag or branch"
+        return arguments.whole(snapshot, f"read table '{self.name}' at a snapshot", advice)
 
-def named(columns: str | Schema | pa.Schema) -> Schema:
-    """The schema that DDL, one of Arrow's or one of ours stands for; raises SchemaError."""
+
+def schema_for(columns: object, what: str) -> Schema:
+    """The schema that DDL, one of Arrow's or one of ours stands for; raises UsageError: "Cannot <what>"."""
+    import pyarrow as pa
+
     if isinstance(columns, Schema):
         return columns
-    return schemas.parse(columns) if isinstance(columns, str) else schema_of_arrow(columns)
+    if not isinstance(columns, (str, pa.Schema)):
+        advice = "give DDL, a schema of Arrow's or one of Calve's"
+        raise UsageError(f"Cannot {what}: {type(columns).__name__} is not a schema; {advice}")
+    try:
+        return schemas.parse(columns) if isinstance(columns, str) else schema_of_arrow(columns)
+    except SchemaError as error:
+        raise UsageError(f"Cannot {what}: {error}") from None

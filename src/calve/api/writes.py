@@ -77,7 +77,12 @@ def of(position: Position) -> Written:
 
 def checked(write: object) -> WriteId | Step:
     """`write`, if it can name a write; raises UsageError."""
-    if write is None or isinstance(write, Step) or (isinstance(write, str) and write):
+    if write is None or isinstance(write, Step):
+        return write
+    if isinstance(write, str) and write:
+        # A lone surrogate is no character, and cannot be kept in the table.
+        if any("\ud800" <= letter <= "\udfff" for letter in write):
+            raise UsageError(f"Cannot name a write {write!r}: it has characters that are none")
         return write
     if isinstance(write, int) and not isinstance(write, bool) and write >= 0:
         return write
