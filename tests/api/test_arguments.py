@@ -27,7 +27,7 @@ def test_a_position_of_a_table_is_taken(position):
 
 @pytest.mark.parametrize(
     "position",
-    ["x", 5, [], {}, {"snapshot": "x"}, {"snapshot": True}, {"snapshot": 1.5}, {"snapshot": 5, "row": 1},
+    ["x", 5, [], {}, {"snapshot": "x"}, {"snapshot": True}, {"snapshot": 1.5},
      {"snapshot": 5, "behind": 1}, {"snapshot": 5, "state": "yes"}, {"row": 5}],
 )  # fmt: skip
 def test_what_is_no_position_is_refused(position):
@@ -45,7 +45,7 @@ WRONG = {
     "evolve(5)": lambda lake, orders: orders.evolve(5),
     "evolve(to=5)": lambda lake, orders: orders.evolve(to=5),
     "evolve(to='x y z')": lambda lake, orders: orders.evolve(to="x y z"),
-    "expire_snapshots(retain_last='x')": lambda _, orders: orders.expire_snapshots("2000-01-01", retain_last="x"),
+    "expire_snapshots(retain_last='x')": lambda _, orders: orders.expire_snapshots("2000", retain_last="x"),
     "load_table(None)": lambda lake, orders: catalog(lake).load_table(None),
     "table_exists(5)": lambda lake, orders: catalog(lake).table_exists(5),
     "create_table(…, 5)": lambda lake, orders: catalog(lake).create_table("shop.new", 5),

@@ -31,6 +31,7 @@ def refused(tmp_path, calve, kept):
 def test_letters_are_listed_shown_replayed_and_purged(calve, refused):
     listed = json.loads(calve("dead-letter", "list", "--output", "json").out)
     assert sorted(one["reason"] for one in listed) == ["not_utf8", "wrong_type"]
+    assert all(one["recorded_at"].endswith("+00:00") for one in listed)
     assert [one["value"] for one in listed] == ["2,NULL", {"base64": "/yxOVUxM"}]
     text = calve("dead-letter", "list", "--reason", "wrong_type").out
     assert listed[0]["letter_id"][:12] in text

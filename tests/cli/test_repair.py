@@ -97,7 +97,7 @@ def test_a_mark_that_cannot_be_read_is_replaced(calve, ran, table, ready, spark)
     assert mark(table).position == {"row": 0}
 
 
-@pytest.mark.parametrize("place", ["yesterday", "[1]", '{"column": 1}'])
+@pytest.mark.parametrize("place", ["yesterday", "[1]", '{"column": 1}', '{"row": -5}', '{"row": "5"}'])
 @pytest.mark.usefixtures("kept")
 def test_a_place_that_the_source_does_not_understand_is_refused(calve, finished, place):
     ended = calve("repair", "--restart-from", place, "--yes", "--config", str(finished))

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from calve.errors import UsageError
+from calve.position import Position
+from calve.sources import iceberg_position as position
 
 
 def text(value: object, what: str, advice: str) -> str:
@@ -24,17 +26,17 @@ def whole(value: object, what: str, advice: str, least: int | None = None) -> in
     return value
 
 
-def iceberg_position(value: object) -> dict[str, Any]:
+def iceberg_position(value: Any) -> Position:
     """`value`, if it is a position in an Iceberg table."""
-    if isinstance(value, Mapping) and set(value) <= {"snapshot", "state", "behind"} and "snapshot" in value:
-        number = value["snapshot"]
-        is_snapshot = number is None or (isinstance(number, int) and not isinstance(number, bool))
-        if is_snapshot and isinstance(value.get("behind", ""), str) and value.get("state", True) is True:
-            return dict(value)
-    raise UsageError(
-        f"Cannot read behind {_shown(value)}: it is not a position; give the 'position' of an earlier batch, "
-        'or {"snapshot": <id of a snapshot>}'
-    )
+    found = dict(value) if isinstance(value, Mapping) else value
+    try:
+        position.check(found)
+    except ValueError:
+        raise UsageError(
+            f"Cannot read behind {_shown(value)}: it is not a position; give the 'position' of an earlier "
+            'batch, or {"snapshot": <id of a snapshot>}'
+        ) from None
+    return dict(found)
 
 
 def _shown(value: object) -> str:

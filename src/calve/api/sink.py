@@ -248,10 +248,6 @@ class IcebergSink:
         name = writes.checked(id)
         given: Any = rows
         is_frame = hasattr(rows, "sparkSession")
-        if not is_frame and not _is_table(rows):
-            kind = type(rows).__name__
-            advice = "give a DataFrame, a table of Arrow or pandas, or a batch of IcebergSource.stream"
-            raise UsageError(f"Cannot write rows: {kind} is none; {advice}")
         frame = with_valid_texts(given) if is_frame else frame_of(self._session(None), given)
         return Rows(frame, columns_of(frame, self._operations)), name
 
@@ -367,12 +363,6 @@ class IcebergSink:
         except ValueError:
             shown = None
         committer.decide_start(self._source, numbered.UNKNOWN, "forgot which writes it has", shown)
-
-
-def _is_table(rows: object) -> bool:
-    """Whether rows are a table that Spark makes a DataFrame of."""
-    kinds = {f"{one.__module__.partition('.')[0]}.{one.__name__}" for one in type(rows).__mro__}
-    return bool(kinds & {"pyarrow.Table", "pandas.DataFrame"})
 
 
 @dataclass(frozen=True)

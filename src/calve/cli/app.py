@@ -139,7 +139,7 @@ def run(arguments: Sequence[str]) -> int:
         _drop_output()
         return UNREAD
     except click.ClickException as error:
-        say(f"{error.format_message()}; see 'calve --help'")
+        say(_usage(error))
         return 64
     except CalveError as error:
         say(str(error))
@@ -167,6 +167,13 @@ def _drop_output() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
+
+
+def _usage(error: click.ClickException) -> str:
+    """What is wrong with a command line, and where to read how it is written."""
+    context = getattr(error, "ctx", None)
+    verb = context.command_path if context is not None else "calve"
+    return f"{error.format_message().rstrip('. ')}; see '{verb} --help'"
 
 
 def _lost_jvm(error: Exception) -> CalveError | None:

@@ -54,6 +54,7 @@ def command(
     """
     if (action == "show") != (letter is not None):
         raise UsageError("Cannot tell which letter is meant: show takes the id of one, the others take none")
+    _refuse_unknown(reason)
     project = declare.load(config)
     pipeline = _pipeline(project, name)
     tables.check_catalog(pipeline.sink.catalog, letters.table_of(pipeline))
@@ -69,6 +70,14 @@ def command(
 
 
 Work = Callable[["SparkSession", ResolvedPipeline], int]
+
+
+def _refuse_unknown(reason: str | None) -> None:
+    """Raise UsageError for a reason code that no letter can have."""
+    from calve.decode.bad import REASONS
+
+    if reason is not None and reason not in REASONS:
+        raise choose.unknown("reason", reason, REASONS)
 
 
 def _replayed(action: str, everything: bool) -> bool | None:
@@ -123,7 +132,7 @@ def _cell(letter: Mapping[str, Any], name: str) -> object:
     if name == "letter_id":
         return letter[name][:_SHORT]
     value = letter[name]
-    return value.isoformat(timespec="seconds") if isinstance(value, dt.datetime) else value
+    return _time(value).isoformat(timespec="seconds") if isinstance(value, dt.datetime) else value
 
 
 def _show(wanted: Wanted, output: str) -> Work:
@@ -151,10 +160,15 @@ def _plain(value: Any) -> Any:
         except UnicodeDecodeError:
             return {"base64": base64.b64encode(value).decode()}
     if isinstance(value, dt.datetime):
-        return value.isoformat()
+        return _time(value).isoformat()
     if isinstance(value, list):
         return [_plain(one) for one in value]
     return {key: _plain(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def _time(value: dt.datetime) -> dt.datetime:
+    """A time in UTC; Spark gives it in the zone of this process, and does not say so."""
+    return value.astimezone(dt.timezone.utc)
 
 
 Act = Callable[["SparkSession", ResolvedPipeline], int]

@@ -80,7 +80,7 @@ class DatagenSource(Source):
         return {"row": 0}
 
     def latest(self, after: Position, limits: Limits) -> Waiting:
-        begin = int(after["row"])
+        begin = _row(after)
         there = max(begin, self._there(begin))
         end = min(there, begin + limits.rows)
         count = end - begin
@@ -117,6 +117,14 @@ class DatagenSource(Source):
     def check(self) -> list[str]:
         rows = "endless rows" if self.rows is None else f"{self.rows} rows"
         return [f"{rows} of {len(self.fields)} fields"]
+
+
+def _row(position: Position) -> int:
+    """The number of the next row; raises ValueError for a position that is none."""
+    row = position["row"]
+    if not isinstance(row, int) or isinstance(row, bool) or row < 0:
+        raise ValueError(f"{row!r} is not the number of a row")
+    return row
 
 
 def _numbers(spark: SparkSession, after: Position, to: Position) -> DataFrame:

@@ -208,6 +208,7 @@ class IcebergSource(Placed, Source):
         return iceberg_position.at(self.start_snapshot)
 
     def latest(self, after: Position, limits: Limits) -> Waiting:
+        iceberg_position.check(after)
         opened = self._asked()
         bounded = self.read_mode in _ONCE
         end = iceberg_position.at(after["snapshot"] if bounded else self._head(opened.history))

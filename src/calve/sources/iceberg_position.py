@@ -37,6 +37,16 @@ def at(snapshot: int | None) -> Position:
     return {"snapshot": snapshot}
 
 
+def check(position: object) -> None:
+    """Raise ValueError for what is no position in a table."""
+    if isinstance(position, dict) and "snapshot" in position:
+        number, behind = position["snapshot"], position.get("behind", "")
+        is_snapshot = number is None or (isinstance(number, int) and not isinstance(number, bool))
+        if is_snapshot and isinstance(behind, str) and position.get("state", True) is True:
+            return
+    raise ValueError("not a position in a table")
+
+
 def before_state(snapshot: int | None) -> Position:
     """Before the first row of the table at a snapshot; a table without one has no rows."""
     return at(None) if snapshot is None else {"snapshot": snapshot, "state": True, "behind": ""}
