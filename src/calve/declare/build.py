@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -70,7 +71,9 @@ class Building:
             self.flaws.append(Flaw(path, "expected keys and values"))
             return None
         connector = self._connector(kind, raw.get("connector"), (*path, "connector"))
+        before = len(self.flaws)
         config = self._model(connector, raw.get("config", {}), (*path, "config")) if connector else None
+        self.flaws[before:] = [_with_place(flaw, kind, path) for flaw in self.flaws[before:]]
         whole = self._model(model, {**raw, "config": config}, path)
         return whole if config is not None else None
 
@@ -129,3 +132,22 @@ class Building:
         if isinstance(built, Model):
             self.flaws += [flaw.under(*path) for flaw in built.flaws()]
         return built
+
+
+def _with_place(flaw: Flaw, kind: str, path: Path) -> Flaw:
+    """`flaw`; of an unknown key it tells where that belongs, if the other side of pipelines has it."""
+    is_unknown = flaw.message == "unknown key" and flaw.path[:-1] == (*path, "config")
+    other = "sink" if kind == "source" else "source"
+    owners = _connectors_with(other, str(flaw.path[-1])) if is_unknown else []
+    if not owners:
+        return flaw
+    return Flaw(flaw.path, f"unknown key; it belongs to a {other} of connector {' or '.join(owners)}")
+
+
+def _connectors_with(kind: str, key: str) -> list[str]:
+    found = []
+    for connector in registry.names(kind):
+        with suppress(ImportError):
+            if key in words.keys_at(registry.find(kind, connector), ()):
+                found.append(connector)
+    return found

@@ -25,6 +25,9 @@ _FLOAT = re.compile(
 )
 
 
+_FLOW_VARIABLE = re.compile(r"[\[{].*[\[{:,]\s*\$\{")
+
+
 class Unreadable(Exception):
     """Text that cannot be read as one YAML document."""
 
@@ -90,12 +93,20 @@ def _events(text: str) -> Iterator[Any]:
         yield from YAML(typ="safe", pure=True).parse(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        advice = _advice(text, mark.line) if mark else ""
         raise Unreadable(
-            mark.line + 1 if mark else 0, f"not YAML: {error.problem or error.context}"
+            mark.line + 1 if mark else 0, f"not YAML: {error.problem or error.context}{advice}"
         ) from None
     except ReaderError as error:
         line = text[: error.position].count("\n") + 1
         raise Unreadable(line, "not YAML: a character that is not allowed in text") from None
+
+
+def _advice(text: str, line: int) -> str:
+    """What to do about the usual mistake: a variable without quotes, whose brace is one of YAML's."""
+    lines = text.splitlines()
+    is_variable = line < len(lines) and _FLOW_VARIABLE.search(lines[line])
+    return "; put a variable inside of { } or [ ] in quotes, as in {a: '${NAME}'}" if is_variable else ""
 
 
 class _Composition:
