@@ -151,7 +151,8 @@ def test_a_package_that_is_missing_is_told_with_the_command(calve, writer, monke
     monkeypatch.setitem(sys.modules, package, None)
     ended = calve("verify", "orders")
     assert ended.code == 78
-    assert ended.err.endswith(f": package '{package}' is missing; run: pip install 'calve[verify]'\n")
+    advice = "run in Calve's clone: pip install '.[verify]'"
+    assert ended.err.endswith(f": package '{package}' is missing; {advice}\n")
 
 
 def test_neither_spark_nor_pyiceberg_is_imported_to_explain_the_verb():

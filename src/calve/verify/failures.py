@@ -34,7 +34,8 @@ def translate(error: Exception, what: str) -> CalveError:
     """Our own error for one of PyIceberg, in one line; a bug where it is none that is known."""
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & set(_ABSENT):
-        return ConfigurationError(f"Cannot {what}: {_absent(error)}; run: pip install 'calve[verify]'")
+        advice = "run in Calve's clone: pip install '.[verify]'"
+        return ConfigurationError(f"Cannot {what}: {_absent(error)}; {advice}")
     kind = next((kind for known, kind in _KINDS if names & set(known)), CalveError)
     return kind(f"Cannot {what}: {_said(error)}")
 
