@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import pytest
 
+from calve import gateway
 from calve.errors import (
     BadRecord,
     CalveError,
@@ -149,7 +150,22 @@ def test_an_error_in_a_python_worker_is_the_users_unless_it_is_in_our_code() -> 
     theirs = classify(trace.format("/home/me/mine.py"), "run it")
     assert type(theirs) is ConfigurationError
     assert str(theirs) == "Cannot run it: ZeroDivisionError: division by zero"
-    assert type(classify(trace.format("/site-packages/calve/decode/json.py"), "run it")) is CalveError
+    assert type(classify(trace.format("/home/me/calve/mine.py"), "run it")) is ConfigurationError
+    assert type(classify(trace.format("/usr/lib/site-packages/calve/decode/json.py"), "run it")) is CalveError
+    assert type(classify(trace.format(gateway.__file__), "run it")) is CalveError
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ("[DIVIDE_BY_ZERO] Division by zero. Use `try_divide`. SQLSTATE: 22012", "Division by zero"),
+        ("[USER_RAISED_EXCEPTION] no. SQLSTATE: P0001", "no"),
+    ],
+)
+def test_an_expression_that_fails_on_a_row_is_refused_data(message: str, why: str) -> None:
+    found = classify(f"org.apache.spark.SparkArithmeticException: {message}\n\tat x", "run it")
+    assert type(found) is DataRefused
+    assert str(found) == f"Cannot run it: {why}; nothing of it was committed"
 
 
 def test_a_long_message_is_cut() -> None:

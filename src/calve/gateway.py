@@ -585,8 +585,22 @@ def _by_text(text: str, what: str) -> CalveError | None:
         path = re.sub("^file:/+", "/", file[1])
         return BadRecord(f"file '{path}'", _file_reason(text))
     analysis = next((cause for cause in _causes(text) if _ANALYSIS.search(cause.name)), None)
+    if analysis:
+        return ConfigurationError(_line(what, first_sentence(analysis.reason)))
+    return _refused_value(text, what) or _python(text, what)
+
+
+_VALUE = re.compile(r"SQLSTATE: (?:22\w{3}|P0001)\b")
+"""How Spark marks errors that a value causes and not the statement, and those that a statement raises."""
+
+
+def _refused_value(text: str, what: str) -> CalveError | None:
+    """The error for an expression that fails on a row, such as a division by zero or a cast."""
+    cause = next((cause for cause in reversed(_causes(text)) if _VALUE.search(cause.message)), None)
     return (
-        ConfigurationError(_line(what, first_sentence(analysis.reason))) if analysis else _python(text, what)
+        DataRefused(_line(what, f"{first_sentence(cause.reason)}; nothing of it was committed"))
+        if cause
+        else None
     )
 
 
@@ -598,12 +612,16 @@ def _file_reason(text: str) -> str:
 _PYTHON = re.compile(r"^  File \"([^\"]+)\", line \d+, in \S+\n(?:    .*\n)*(?=([\w.]+(?:: .*)?)$)", re.M)
 
 
+_OURS = re.compile(rf"{re.escape(os.path.dirname(__file__))}/|.*/(?:site|dist)-packages/calve/")
+"""The files of this package, here and where workers on another machine have it."""
+
+
 def _python(text: str, what: str) -> CalveError | None:
     """The error for an exception in a Python worker: in our code a bug, in the user's the declaration's."""
     raised = list(_PYTHON.finditer(text))
     if not raised or "PythonException" not in text:
         return None
-    kind = CalveError if "/calve/" in raised[-1][1] else ConfigurationError
+    kind = CalveError if _OURS.match(raised[-1][1]) else ConfigurationError
     return kind(_line(what, raised[-1][2]))
 
 

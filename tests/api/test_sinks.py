@@ -9,7 +9,14 @@ import pytest
 import calve
 from calve import crash
 from calve.crash import Crash, Fault
-from calve.errors import DataRefused, Fenced, StartRefused, UsageError
+from calve.errors import (
+    ConfigurationError,
+    DataRefused,
+    DeclarationError,
+    Fenced,
+    StartRefused,
+    UsageError,
+)
 from calve.position import parse
 
 POINTS = ("fence.swapped", "stage.after", "commit.before", "commit.swapped", "commit.confirmed")
@@ -131,6 +138,83 @@ def test_upserts_see_the_rows_of_the_write_before(lake, sink):
         one.write(gone, id="c")
     rows = lake.spark.table(lake.name("t").sql()).collect()
     assert sorted((row.id, row.name) for row in rows) == [(2, "two"), (3, "three")]
+
+
+CHANGE = "id BIGINT NOT NULL, name STRING, _op STRING"
+
+
+@pytest.mark.parametrize("word", ["zzz", None, "Delete"])
+def test_an_operation_that_is_none_is_refused_and_nothing_is_written(lake, sink, word):
+    one = sink(commit_mode="upsert", key_fields=["id"], operation="_op", checkpoint_interval=0)
+    one.write(lake.spark.createDataFrame([(1, "a", "i"), (2, "b", "INSERT")], CHANGE))
+    rows = lake.spark.createDataFrame([(2, "c", "update"), (1, None, word)], CHANGE)
+    with pytest.raises(DataRefused, match=r"column '_op': .* is none of the operations 'c', 'r', 'i'"):
+        one.write(rows)
+    assert one.status().state == "failed"
+    found = lake.spark.table(lake.name("t").sql()).collect()
+    assert sorted((row.id, row.name) for row in found) == [(1, "a"), (2, "b")]
+
+
+def test_words_of_its_own_say_what_rows_do(lake, sink):
+    said = {"field": "_op", "delete": ["gone"]}
+    with sink(commit_mode="upsert", key_fields=["id"], operation=said) as one:
+        one.write(lake.spark.createDataFrame([(1, "a", "i"), (2, "b", "i"), (1, None, "gone")], CHANGE))
+    assert lake.ids(table(lake)) == [2]
+
+
+def test_a_column_called_op_is_data_unless_an_upsert_leaves_open_what_it_says(lake, sink):
+    rows = lake.spark.createDataFrame([(1, "a", "d"), (2, "b", "zzz"), (3, "c", None)], CHANGE)
+    upsert = {"commit_mode": "upsert", "key_fields": ["id"]}
+    with pytest.raises(ConfigurationError, match="give the sink operation='_op' if it says what"):
+        sink(**upsert).write(rows)
+    assert not lake.catalog.has_table(lake.name("t"))
+    for number, keys in enumerate(({}, {**upsert, "operation": None}, upsert)):
+        with sink(table=f"t{min(number, 1)}", **keys) as one:
+            one.write(rows)
+        found = lake.spark.table(lake.name(f"t{min(number, 1)}").sql()).orderBy("id").collect()
+        assert [row["_op"] for row in found] == ["d", "zzz", None]
+
+
+def test_an_operation_that_cannot_be_is_refused(lake, sink):
+    upsert = {"commit_mode": "upsert", "key_fields": ["id"]}
+    with pytest.raises(DeclarationError, match="operation: has no effect without commit_mode: upsert"):
+        sink(operation="_op")
+    with pytest.raises(DeclarationError, match="operation: name a column, or give a mapping"):
+        sink(**upsert, operation=5)
+    with pytest.raises(ConfigurationError, match="they have no column 'opp', which 'operation' names"):
+        sink(**upsert, operation="opp").write(lake.rows([1]))
+    with pytest.raises(ConfigurationError, match="is BIGINT; it must be a STRING"):
+        sink(**upsert, operation="id").write(lake.rows([1]))
+
+
+def test_a_first_write_that_cannot_be_computed_leaves_no_table_and_a_failed_sink(lake, sink):
+    one = sink()
+    with pytest.raises(DataRefused):
+        one.write(lake.rows([1]).selectExpr("id", "CAST('x' || name AS INT) AS n"))
+    assert not lake.catalog.has_table(lake.name("t"))
+    with pytest.raises(UsageError, match="it has failed; make another one"):
+        one.write(lake.rows([1]))
+
+
+@pytest.mark.parametrize("names", [["id", "id"], ["a", "A"]])
+def test_columns_that_one_name_stands_for_are_refused_before_there_is_a_table(lake, sink, names):
+    with pytest.raises(ConfigurationError, match=f"the rows have a column '{names[1]}'") as caught:
+        sink().write(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=names))
+    assert "\n" not in str(caught.value)
+    assert not lake.catalog.has_table(lake.name("t"))
+
+
+def test_a_copy_of_changes_takes_out_what_was_deleted(lake, orders, sink):
+    lake.spark.sql(f"DELETE FROM `{lake.catalog.name}`.shop.orders WHERE id = 2")
+    source = calve.IcebergSource(
+        catalog=lake.declaration, namespace="shop", table="orders", read_mode="changes",
+        start_snapshot="earliest", key_fields=["id"],
+    )  # fmt: skip
+    assert set(source.read(lake.spark).columns) == {"id", "name", "_op", "_seq", "_ts"}
+    with sink(commit_mode="upsert", key_fields=["id"]) as one:
+        for batch in source.stream(lake.spark, available_now=True):
+            one.write(batch)
+    assert lake.ids(table(lake)) == [1, 3]
 
 
 def test_rows_of_arrow_are_written_and_new_columns_added(lake, sink):

@@ -294,6 +294,20 @@ def test_changes_can_be_kept_as_they_are(lake, origin):
     assert all(row[0] is not None for row in mirror.rows("_ts"))
 
 
+@pytest.mark.parametrize("mode", ["batch", "incremental", "changes"])
+def test_a_table_that_keeps_changes_is_mirrored_as_it_is(lake, vectored, mode):
+    first = head(vectored)
+    busy(vectored)
+    kept = Mirror(lake, {"change_columns": True}, start_snapshot=first)
+    kept.run()
+    sink = {"namespace": "again"}
+    again = Mirror(lake, sink, read_mode=mode, start_snapshot=None if mode == "batch" else "full")
+    again.place = {**again.place, "namespace": "copy"}
+    again.run()
+    found = lake.spark.table(lake.name("t", "again").sql())
+    assert Counter(map(tuple, found.select("_op", "id", "_seq").collect())) == kept.rows("_op", "id", "_seq")
+
+
 def test_appended_rows_are_read_and_nothing_else_is_passed_over(lake, origin):
     mirror = Mirror(lake, {}, read_mode="incremental")
     mirror.run()

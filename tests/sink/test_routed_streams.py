@@ -83,7 +83,7 @@ def test_a_transform_may_change_the_stream_and_must_keep_it(topics):
     with pytest.raises(DataRefused, match="a name has small letters"):
         topics.run(dead_letter="off")
     with pytest.raises(ConfigurationError, match="they drop _calve_stream"):
-        topics.run("SELECT id FROM input")
+        topics.run("SELECT id, length(_calve_stream) AS n FROM input")
     sql = "SELECT * EXCEPT (_calve_stream), replace(_calve_stream, '.', '_') AS _calve_stream FROM input"
     assert topics.run(sql).rows == 1
     assert topics.ids("_orders") == [1]

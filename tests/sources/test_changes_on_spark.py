@@ -23,6 +23,7 @@ from calve.sources import files as files_source
 from calve.sources.datagen import DatagenSource
 from calve.sources.files import FilesSource
 from calve.sources.source import Limits, Source
+from calve.transforms.carry import Carried, View, transformed
 from calve.transforms.sql import SqlTransform
 from tests.sources.test_presets import CANAL, MAXWELL, block, kafka_changes
 
@@ -191,11 +192,11 @@ def test_transforms_keep_the_changes_and_the_sink_gets_value_columns(
     to = source.latest(start, Limits(10)).to
     whole = runner(spark, source, f"SELECT id * 2 AS twice, id, {KEPT} FROM input", "SELECT * FROM input")
     assert whole.columns(start).ddl() == "twice BIGINT NOT NULL, id BIGINT NOT NULL"
-    [row] = whole._frame(start, to).collect()
+    [row] = whole._reading(start, to).rows.frame.collect()
     assert (row.twice, row.id, row._calve_op, row._calve_order.lane) == (14, 7, "d", 0)
     assert runner(spark, source).columns(start).ddl() == "id BIGINT NOT NULL"
     undeclared = FilesSource.model_validate({"path": str(tmp_path), "schema": COLUMNS})
-    assert runner(spark, undeclared)._frame(start, to).columns == ["id", "op"]
+    assert runner(spark, undeclared)._reading(start, to).rows.frame.columns == ["id", "op"]
 
 
 def test_transforms_that_drop_columns_of_changes_are_refused_at_the_start(
@@ -232,8 +233,8 @@ def test_transforms_take_rows_out_of_where_they_are(
     spark: SparkSession, heading: str, records: list[str], expected: list[Any]
 ) -> None:
     frame = spark.createDataFrame(pa.Table.from_batches([kafka_changes(heading, records)]))
-    for transform in block(heading, "pipeline")["transforms"]:
-        frame = SqlTransform.model_validate(transform).apply(frame)
+    transforms = [SqlTransform.model_validate(one) for one in block(heading, "pipeline")["transforms"]]
+    frame = transformed(transforms, frame, Carried(changes.NAMES, View(("id",)))).frame
     assert frame.columns == ["id", "name", "_calve_op", "_calve_order", "_calve_ts", "_calve_unknown"]
     rows = sorted(frame.collect(), key=lambda row: (row._calve_order.at, row._calve_order.part))
     assert [

@@ -37,6 +37,44 @@ def nothing(rows):
 def missing(rows):
     return rows.select("nope")
 
+def grouped(rows):
+    return rows.groupBy("id").count()
+
+def distinct(rows):
+    return rows.distinct()
+
+def sampled(rows):
+    return rows.sample(0.5)
+
+def limited(rows):
+    return rows.limit(1)
+
+def sorted_(rows):
+    return rows.orderBy("id")
+
+def windowed(rows):
+    from pyspark.sql import Window
+    return rows.withColumn("n", f.row_number().over(Window.orderBy("id")))
+
+def joined_to_itself(rows):
+    return rows.join(rows.withColumnRenamed("id", "other"), f.col("id") == f.col("other"))
+
+def other(rows):
+    return rows.sparkSession.range(3)
+
+def more(rows):
+    return rows.union(rows.sparkSession.range(3))
+
+def enriched(rows):
+    return rows.join(f.broadcast(rows.sparkSession.range(1, 3)), "id").repartition(2)
+
+def mapped(rows):
+    return rows.mapInPandas(lambda parts: parts, "id BIGINT")
+
+def exits(rows):
+    import sys
+    sys.exit(3)
+
 def fails_in_a_worker(rows):
     return rows.withColumn("id", f.udf(lambda value: 1 // 0, "bigint")("id"))
 """
@@ -73,6 +111,13 @@ def test_its_own_functions_travel_to_workers_that_do_not_have_the_module(
     assert ids(transform(tmp_path, f"{module}:udf").apply(rows)) == [8, 9, 10]
 
 
+@pytest.mark.parametrize(("function", "expected"), [("enriched", [1, 2]), ("mapped", [1, 2, 3])])
+def test_what_makes_rows_of_one_row_each_is_allowed(
+    tmp_path: Path, module: str, rows: DataFrame, function: str, expected: list[int]
+) -> None:
+    assert ids(transform(tmp_path, f"{module}:{function}").apply(rows)) == expected
+
+
 @pytest.mark.parametrize(
     ("function", "why"),
     [
@@ -80,6 +125,16 @@ def test_its_own_functions_travel_to_workers_that_do_not_have_the_module(
         ("nothing", "it returned nothing, not a DataFrame"),
         ("missing", "A column, variable, or function parameter with name `nope` cannot be resolved"),
         ("absent", "has no function 'absent'"),
+        ("exits", "it ends the process, by sys.exit(3); raise an exception instead"),
+        ("grouped", "it aggregates, and a batch is not the whole stream"),
+        ("distinct", "it removes duplicates"),
+        ("sampled", "it samples"),
+        ("limited", "it limits the rows"),
+        ("sorted_", "it sorts"),
+        ("windowed", "it uses a window function"),
+        ("joined_to_itself", "it joins the rows to themselves"),
+        ("other", "the plan of what it returned does not read the rows that it was given"),
+        ("more", "it reads something else than the rows that it was given"),
     ],
 )
 def test_what_goes_wrong_is_told_in_one_line(

@@ -299,7 +299,7 @@ class IcebergSink:
         return not self._pending.staged or self.declaration.commit_mode == "append"
 
     def _stage(self, writer: Writer, given: Rows, name: WriteId | Step) -> None:
-        frame = given.frame.persist()
+        frame = batches.readable(given.frame).persist()
         try:
             staged = self._staged(writer, frame, given.columns)
         except BaseException:

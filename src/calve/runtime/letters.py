@@ -243,9 +243,9 @@ class _Replay:
     def _chunk(self, ids: list[str], told: Replayed) -> list[str]:
         """Commit the rows of some letters, and with them the ids of those that were taken."""
         letters = self._with_ids(ids)
-        frame = self._runner.again(letters, self._runner.catch(self._letters))
-        self._runner.fit(self._writer, frame)
-        staged = self._writer.stage(frame, len(ids))
+        rows = self._runner.again(letters, self._runner.catch(self._letters))
+        self._runner.fit(self._writer, rows)
+        staged = self._writer.stage(rows.frame, len(ids))
         try:
             taken = self._taken(letters, ids, told)
         except BaseException:

@@ -6,11 +6,12 @@ import sys
 import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from calve import changes, clock, crash
-from calve.errors import CalveError, ConfigurationError, DataRefused, StartRefused, Unfit
+from calve import changes, clock, crash, plans
+from calve.errors import CalveError, DataRefused, StartRefused, Unfit
 from calve.gateway import translated
 from calve.iceberg.name import TableName
 from calve.iceberg.stage import NOTHING, Staged
@@ -25,13 +26,14 @@ from calve.runtime.report import Report
 from calve.runtime.standby import Standby
 from calve.runtime.stop import Stop
 from calve.schema import Column, Primitive, Schema
-from calve.sink import refusals
+from calve.sink import batch, refusals
 from calve.sink.begun import Begun
 from calve.sink.dead_letter import Letters
 from calve.sink.prepare import columns_of
 from calve.sink.routed import Routed, route_of, writer_of
 from calve.sink.writer import Writer
 from calve.sources.source import Limits, Waiting, with_changes
+from calve.transforms.carry import Carried, Transformed, View, transformed
 from calve.transforms.texts import with_valid_texts
 
 if TYPE_CHECKING:
@@ -43,6 +45,17 @@ if TYPE_CHECKING:
 REFRESH = 3600.0
 FIRST_LOOK = 100_000
 """How many rows decide which columns a new table has, where only rows tell: they are read twice."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The rows of a batch."""
+
+    rows: Transformed
+    source: DataFrame
+    """As the source gives them."""
+    undecoded: Undecoded | None = None
+    """What they are made of, where nothing stands between it and the sink."""
 
 
 class Runner:
@@ -76,7 +89,8 @@ class Runner:
         takes_changes = self._sink.commit_mode == "upsert" or self._source.carries_changes
         self._takes_changes = takes_changes
         stream = (changes.STREAM,) if streams else ()
-        self._carried = (*changes.NAMES, *stream) if takes_changes else stream
+        names = (*changes.NAMES, *stream) if takes_changes else stream
+        self._carried = Carried(names, self._view())
         self._limits = Limits(self._sink.max_batch_size)
         self._thresholds = Thresholds(
             self._sink.batch_size, self._sink.flush_interval_secs, self._sink.minimum_size
@@ -95,6 +109,17 @@ class Runner:
         self._fitted: Schema | None = None
         self._begun: Begun | None = None
         self._ahead: Ahead[tuple[Waiting, Begun]] = Ahead(spark)
+
+    def _view(self) -> View | None:
+        """What the table knows rows by, where it follows changes."""
+        sink = self._sink
+        if sink.commit_mode != "upsert":
+            return None
+        routing = tuple(name.split(".")[0] for name in sink.template.columns) if sink.template else ()
+        known = {*sink.key_fields, *routing, changes.STREAM}
+        before = (old for old, new in sink.renames.items() if new in known)
+        also = (sink.order_by,) if sink.order_by else ()
+        return View((*known, *before), also, self._source.carries_changes)
 
     def _opened_letters(self, name: str) -> Letters | None:
         if self._sink.dead_letter == "off" or not self._source.catches:
@@ -184,11 +209,13 @@ class Runner:
         crash.point("plan.after")
         if not is_due(waiting, self._thresholds, 0.0, at_once=self._once):
             return None
-        frame, undecoded = self._reading(after, waiting.to)
+        reading = self._reading(after, waiting.to)
         crash.point("read.after")
-        if not self._is_fitted(frame):
+        if not self._is_fitted(reading.rows):
             return None
-        return waiting, writer.begin(frame, waiting.rows, waiting.bytes, undecoded, view)
+        self._look_through(reading)
+        frame = reading.rows.frame
+        return waiting, writer.begin(frame, waiting.rows, waiting.bytes, reading.undecoded, view)
 
     def _start_next(self, writer: Writer | Routed, waiting: Waiting) -> None:
         """Begin the next batch, where there is one for sure and nothing speaks against it."""
@@ -196,11 +223,11 @@ class Runner:
         if isinstance(writer, Writer) and goes_on and self._is_fitted():
             self._ahead.start(partial(self._begin_next, writer, writer.view(), waiting.to))
 
-    def _is_fitted(self, frame: DataFrame | None = None) -> bool:
+    def _is_fitted(self, rows: Transformed | None = None) -> bool:
         """Whether the table has been made to fit the columns that the source says, or else the rows have."""
         said = self._source.columns()
-        if said is None and frame is not None:
-            said = self.columns_of(frame)
+        if said is None and rows is not None:
+            said = self.columns_of(rows)
         return said is None or said == self._fitted
 
     def _open(self, writer: Writer | Routed) -> Position | None:
@@ -282,24 +309,24 @@ class Runner:
             return Schema(())
         if closely:
             self._source.look_closely(start, to)
-        return self.columns_of(self._frame(start, to))
+        return self.columns_of(self._reading(start, to).rows)
 
     def _said(self, columns: Schema) -> Schema:
         if not self._transforms:
             return columns
         return self.columns_of(self._transformed(self._no_rows(columns)))
 
-    def columns_of(self, frame: DataFrame) -> Schema:
-        """The columns of the values of `frame`."""
-        found = columns_of(frame).columns
-        return Schema(tuple(column for column in found if column.name not in self._carried))
+    def columns_of(self, rows: Transformed) -> Schema:
+        """The columns of the values of `rows`."""
+        found = columns_of(rows.plain).columns
+        return Schema(tuple(column for column in found if column.name not in self._carried.names))
 
     def _no_rows(self, declared: Schema) -> DataFrame:
         """A batch without rows, NOT NULL where the table is: with changes, rows that are gone hold NULLs."""
         from pyspark.sql.types import StructType
 
         columns = with_changes(declared, carried=False) if self._takes_changes else declared
-        if changes.STREAM in self._carried:
+        if changes.STREAM in self._carried.names:
             columns = Schema((*columns.columns, Column(changes.STREAM, Primitive("string"), nullable=False)))
         return self._spark.createDataFrame([], StructType.fromJson(columns.to_spark_json()))
 
@@ -386,9 +413,11 @@ class Runner:
         return begun.finish(), letters
 
     def _begin(self, writer: Writer | Routed, after: Position, waiting: Waiting) -> Begun:
-        frame, undecoded = self._reading(after, waiting.to)
+        reading = self._reading(after, waiting.to)
         crash.point("read.after")
-        self.fit(writer, frame)
+        self.fit(writer, reading.rows)
+        self._look_through(reading)
+        frame, undecoded = reading.rows.frame, reading.undecoded
         if isinstance(writer, Routed):
             return Begun(lambda: writer.stage(frame, waiting.rows, waiting.bytes), is_read=False)
         return writer.begin(frame, waiting.rows, waiting.bytes, undecoded)
@@ -404,10 +433,10 @@ class Runner:
         return staged
 
     @clock.timed("evolve")
-    def fit(self, writer: Writer | Routed, frame: DataFrame) -> None:
+    def fit(self, writer: Writer | Routed, rows: Transformed) -> None:
         """Have the table fit the batch; where the source says its columns, what it says counts."""
         said = self._source.columns()
-        columns = self.columns_of(frame) if said is None else said
+        columns = self.columns_of(rows) if said is None else said
         if columns != self._fitted:
             writer.fit(columns if said is None else self._said(said), self.is_said)
             self._fitted = columns
@@ -424,11 +453,8 @@ class Runner:
             redirects = self._sink.schema_evolution == "full" and self._sink.type_change != "refuse"
             self._source.expect(Schema(tuple(values)), whole=whole, redirects=redirects)
 
-    def _frame(self, after: Position, to: Position) -> DataFrame:
-        return self._reading(after, to)[0]
-
-    def _reading(self, after: Position, to: Position) -> tuple[DataFrame, Undecoded | None]:
-        """The rows that reach the sink, and what they are made of where nothing stands in between."""
+    def _reading(self, after: Position, to: Position) -> Reading:
+        """The rows that reach the sink, and what they are made of."""
         bad = self.catch(self._letters) if self._letters else None
         place = (self._spark, after, to)
         undecoded = self._source.undecoded(*place, bad, as_changes=self._takes_changes)
@@ -438,7 +464,13 @@ class Runner:
             frame = self._source.read_good(*place, bad, as_changes=self._takes_changes)
         else:
             frame = (self._source.read_changes if self._takes_changes else self._source.read)(*place)
-        return self._transformed(frame), None if self._transforms else undecoded
+        return Reading(self._transformed(frame), frame, None if self._transforms else undecoded)
+
+    def _look_through(self, reading: Reading) -> None:
+        """Have the records of a batch looked at for bad ones, where the transforms leave none of them."""
+        if self._letters and self._transforms and plans.is_empty(reading.rows.frame):
+            with translated("read the batch"):
+                reading.source.write.format("noop").mode("overwrite").save()
 
     def catch(self, letters: Letters) -> Catch:
         """What a reading is given; what transforms make of rows is not looked at where they are decoded."""
@@ -446,30 +478,20 @@ class Runner:
             return letters.catch()
         return letters.catch(self._sink.key_fields, route_of(self._sink))
 
-    def again(self, letters: DataFrame, bad: Catch) -> DataFrame:
+    def again(self, letters: DataFrame, bad: Catch) -> Transformed:
         """The rows of dead letters, on the way that those of every batch take."""
         read = self._source.read_again(self._spark, letters, bad, as_changes=self._takes_changes)
         return self._transformed(read)
 
     @clock.timed("transform")
-    def _transformed(self, frame: DataFrame) -> DataFrame:
-        for transform in self._transforms:
-            frame = transform.apply(frame)
-        refuse_lost(self._carried, frame.columns)
-        return with_valid_texts(frame) if self._transforms else frame
+    def _transformed(self, frame: DataFrame) -> Transformed:
+        made = transformed(self._transforms, frame, self._carried)
+        if not self._transforms:
+            return made
+        return replace(made, frame=batch.readable(with_valid_texts(made.frame)))
 
     @clock.timed("after")
     def _acknowledge(self, position: Position) -> None:
         crash.point("acknowledge.before")
         self._patience.keep_trying(lambda: self._source.acknowledge(position))
         crash.point("acknowledge.after")
-
-
-def refuse_lost(carried: Collection[str], columns: Collection[str]) -> None:
-    """Raise ConfigurationError where the transforms dropped a column that rows are known by."""
-    lost = [name for name in carried if name not in columns]
-    if lost:
-        raise ConfigurationError(
-            f"Cannot run the transforms: they drop {', '.join(lost)}, which every row needs; "
-            f"select them too, as in SELECT …, {', '.join(carried)} FROM input"
-        )

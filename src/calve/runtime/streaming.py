@@ -26,6 +26,7 @@ from calve.sink.routed import Routed
 from calve.sink.streamed import Batch, Streamed, columns_of
 from calve.sink.writer import Writer
 from calve.sources.spark import SparkSource
+from calve.transforms.carry import Carried
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +62,7 @@ class StreamingRunner(Runner):
     ) -> None:
         super().__init__(pipeline, spark, stop, report, once, declared, profile, standby)
         # Plain rows become changes behind the transforms, which so have nothing to carry.
-        self._carried = ()
+        self._carried = Carried()
         assert isinstance(pipeline.source, SparkSource)
         self._checkpoint = pipeline.source.checkpoint
         self._failure: BaseException | None = None
@@ -97,7 +98,7 @@ class StreamingRunner(Runner):
         name = self._sink.catalog.spark_name()
         if self._spark.conf.get(f"spark.sql.catalog.{name}", None) is not None:
             self._spark.conf.set(_DEFAULT_CATALOG, name)
-        return self._transformed(self._source.stream(self._spark))
+        return self._transformed(self._source.stream(self._spark)).frame
 
     def _live(self) -> None:
         """Run the stream once; the checkpoint knows where another one goes on."""

@@ -36,6 +36,31 @@ def with_changes(frame: DataFrame, said: Operations | None = None) -> DataFrame:
     return frame.select(*values, *made)
 
 
+_YEARS = {
+    "date": ("DATE'0001-01-01'", "DATE'9999-12-31'"),
+    "timestamp": ("TIMESTAMP'0001-01-01 00:00:00Z'", "TIMESTAMP'9999-12-31 23:59:59.999999Z'"),
+    "timestamp_ntz": ("TIMESTAMP_NTZ'0001-01-01 00:00:00'", "TIMESTAMP_NTZ'9999-12-31 23:59:59.999999'"),
+}
+
+
+def readable(frame: DataFrame) -> DataFrame:
+    """`frame`, in which a day or a time out of the years 1 to 9999 is an error: few can read it."""
+    from pyspark.sql import functions as f
+
+    dated = [one for one in frame.schema.fields if one.dataType.typeName() in _YEARS]
+    if not dated:
+        return frame
+    checked = f.lit(True)
+    for one in dated:
+        first, last = map(f.expr, _YEARS[one.dataType.typeName()])
+        value = f.col(quoted(one.name))
+        told = f"Cannot write the rows: column '{one.name}': "
+        message = f.concat(f.lit(told), value.cast("string"), f.lit(" is not in the years 1 to 9999"))
+        refusal = gateway.refusal_in_spark(message).cast("boolean")
+        checked = f.when(value.isNull() | value.between(first, last), checked).otherwise(refusal)
+    return frame.where(checked)
+
+
 def _operation(frame: DataFrame, said: Operations) -> Column:
     """The operation that a row says; an error where it says none."""
     from pyspark.sql import functions as f

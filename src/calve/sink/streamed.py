@@ -59,7 +59,8 @@ class Streamed:
         writer = self.writer or self._make(batch_.frame.sparkSession)
         is_keyed = writer.sink.commit_mode == "upsert"
         # A batch is computed anew by each action, its state included.
-        frame = (batch.with_changes(batch_.frame, self._operations) if is_keyed else batch_.frame).persist()
+        given = batch.readable(batch_.frame)
+        frame = (batch.with_changes(given, self._operations) if is_keyed else given).persist()
         try:
             # Also one that the table has is computed: Spark wants the state that it leaves behind.
             with gateway.translated("run the batch of a stream"):

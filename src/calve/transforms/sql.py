@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, PrivateAttr
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 VIEW = "input"
 
-_ROW_BY_ROW = {
+ROW_BY_ROW = {
     *("Project", "Filter", "SubqueryAlias", "Generate", "Union", "View", "LogicalRDD"),
     *("WithCTE", "CTERelationDef", "CTERelationRef"),
     *("UnresolvedRelation", "UnresolvedSubqueryColumnAliases", "UnresolvedWith"),
@@ -30,7 +31,7 @@ _STATEFUL = {
 }
 """The parts of a query that Structured Streaming runs besides, as far as the query is only parsed."""
 
-_WORDS = {
+WORDS = {
     "Aggregate": "it aggregates, and a batch is not the whole stream",
     "UnresolvedHaving": "it aggregates, and a batch is not the whole stream",
     "Pivot": "it aggregates, and a batch is not the whole stream",
@@ -71,9 +72,15 @@ _REFLECTION_CALL = re.compile(rf"\b({'|'.join(_REFLECTION)})\s*\(", re.I)
 _REFLECTION_REFUSED = "it calls Java methods ({}), which is not allowed in a transform"
 
 
-def _code(sql: str) -> str:
-    """The statement without comments and with empty literals."""
-    return _LITERAL.sub(lambda found: " " if found[0][0] in "-/" else "''", sql)
+def _code(sql: str, keeps_names: bool = False) -> str:
+    """The statement without comments and with empty literals; names in backticks count as such, or not."""
+
+    def said(found: re.Match[str]) -> str:
+        if keeps_names and found[0].startswith("`"):
+            return found[0]
+        return " " if found[0][0] in "-/" else "''"
+
+    return _LITERAL.sub(said, sql)
 
 
 def _text(value: str) -> str:
@@ -92,6 +99,10 @@ class SqlTransform(Transform):
     Over a source of `connector: spark` it may aggregate, remove duplicates and join tables of the catalog."""
 
     _checked: str | None = PrivateAttr(default=None)
+
+    def named(self, names: Collection[str]) -> set[str]:
+        code = _code(self.sql, keeps_names=True).lower()
+        return {name for name in names if re.search(rf"\b{name}\b", code)}
 
     def apply(self, rows: DataFrame) -> DataFrame:
         with translated("run the SQL of a transform"):
@@ -152,6 +163,6 @@ def _refuse_java_calls(expressions: set[str]) -> None:
 
 
 def _refuse(nodes: set[str], otherwise: str) -> None:
-    for name in sorted(nodes - _ROW_BY_ROW):
-        why = _WORDS.get(name) or (_OTHER_RELATION if _RELATION.search(name) else otherwise)
+    for name in sorted(nodes - ROW_BY_ROW):
+        why = WORDS.get(name) or (_OTHER_RELATION if _RELATION.search(name) else otherwise)
         raise ConfigurationError(f"Cannot run the SQL of a transform: {why}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from typing import TYPE_CHECKING, ClassVar
 
 from calve.model import Model
 
@@ -17,6 +18,13 @@ class Transform(Model, ABC):
     A pipeline's loop calls `apply` once a batch, and again after a failure: it must make the same rows of
     the same rows. It sees one batch at a time, so it may not depend on rows of others.
     """
+
+    is_code: ClassVar[bool] = False
+    """Whether it is code, which may do to rows what no plan shows."""
+
+    def named(self, names: Collection[str]) -> set[str]:
+        """Those of `names`, columns that rows carry beside their values, that it names itself."""
+        return set()
 
     @abstractmethod
     def apply(self, rows: DataFrame) -> DataFrame:
