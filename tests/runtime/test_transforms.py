@@ -141,6 +141,23 @@ def test_statements_whose_meaning_an_upsert_cannot_keep_are_refused_before_there
     assert not lake.catalog.has_table(lake.name("t"))
 
 
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("SELECT id, id FROM input", "a column 'id' twice"),
+        ("SELECT id, status AS ID FROM input", "a column 'ID' beside 'id'"),
+        ("SELECT id, INTERVAL 1 DAY AS i FROM input", "Iceberg has no intervals"),
+    ],
+)
+def test_columns_that_no_table_can_have_are_refused_before_there_is_one(lake, tmp_path, sql, why):
+    feed = Feed(lake, tmp_path / "in", sql, operation=None)
+    feed.put(change("i", 1, "new"))
+    with pytest.raises(ConfigurationError, match=why) as caught:
+        feed.run()
+    assert "\n" not in str(caught.value)
+    assert not lake.catalog.has_table(lake.name("t"))
+
+
 def test_a_statement_that_names_the_columns_of_changes_says_which_changes_it_makes(lake, tmp_path):
     sql = (
         "SELECT id, status, if(amount < 0, 'd', _calve_op) AS _calve_op, _calve_order, _calve_ts, "

@@ -60,7 +60,16 @@ def transformed(transforms: Sequence[Transform], frame: DataFrame, carried: Carr
             return _Carrying(carried).over(transforms, frame)
         for transform in transforms:
             frame = transform.apply(frame)
+        _refuse_doubles(frame.columns)
     return Transformed(frame, frame)
+
+
+def _refuse_doubles(columns: Sequence[str]) -> None:
+    first: dict[str, str] = {}
+    for name in columns:
+        if (other := first.setdefault(name.lower(), name)) is not name:
+            told = "twice" if other == name else f"beside '{other}', and case does not tell columns apart"
+            raise ConfigurationError(f"Cannot run the transforms: they make a column '{name}' {told}")
 
 
 @dataclass(frozen=True)
@@ -121,11 +130,7 @@ class _Carrying:
         """The rows of a query with what they carry; `frame` where there is none."""
         if query is None:
             return frame
-        first: dict[str, str] = {}
-        for name in query.plain.columns:
-            if (other := first.setdefault(name.lower(), name)) is not name:
-                told = "twice" if other == name else f"beside '{other}', and case does not tell columns apart"
-                raise ConfigurationError(f"Cannot run the transforms: they make a column '{name}' {told}")
+        _refuse_doubles(query.plain.columns)
         self._refuse_lost(query.plain.columns, [name for name in self._names if name not in query.hidden])
         try:
             return self._carry(query, is_last)
