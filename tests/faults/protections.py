@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -12,12 +13,14 @@ import pytest
 
 from calve import position
 from calve.errors import CalveError, Conflict, Unavailable
+from calve.iceberg import evolve as iceberg_evolve
 from calve.iceberg import failures, swap
+from calve.iceberg.stage import Staged
 from calve.iceberg.swap import Change, Proposal
 from calve.iceberg.table import Metadata, Table
 from calve.position import Decision, Lineage, Mark
 from calve.runtime.runner import Runner
-from calve.sink import batch, collected, commit, prepare
+from calve.sink import batch, collected, commit, evolve, prepare
 from calve.sink.commit import Committer
 from calve.sink.delta import Delta
 from calve.sink.writer import Writer
@@ -630,4 +633,44 @@ ORDER = (
 )
 """What makes the table independent of where batches end; `breaks` names the logs of `test_cuts` for it."""
 
-PROTECTIONS = IN_THE_MODEL + ELSEWHERE
+
+def _take_any_shape(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Staged, "check", lambda *arguments: None)
+
+
+def _begin_with_what_is_known(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Writer, "renew", lambda self: None)
+
+
+def _compare_the_branch_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(swap, "_pin", lambda *arguments: None)
+
+
+def _stop_where_history_expired(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(failures, "_EXPIRED", re.compile("(?!)"))
+
+
+def _add_what_was_renamed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(evolve, "_refuse_renamed", lambda *arguments: None)
+
+
+def _change_the_schema_beside_the_branch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(iceberg_evolve, "_move", lambda *arguments: None)
+
+
+ROWS_OR_REFUSAL = "right rows, or the documented refusal"
+
+IN_PAIRS = tuple(
+    Protection(name, ("interleaved",), (ROWS_OR_REFUSAL,), off)
+    for name, off in {
+        "a batch knows what it was staged for": _take_any_shape,
+        "the table is loaded again when a batch begins": _begin_with_what_is_known,
+        "a REST catalog compares schema and spec": _compare_the_branch_alone,
+        "look up again when snapshots expired": _stop_where_history_expired,
+        "a renamed column is not added again": _add_what_was_renamed,
+        "a schema change moves the branch": _change_the_schema_beside_the_branch,
+    }.items()
+)
+"""Protections against what other processes do to the table, which take a pipeline and a second engine."""
+
+PROTECTIONS = IN_THE_MODEL + ELSEWHERE + IN_PAIRS

@@ -11,13 +11,18 @@ import pytest
 from calve import crash
 from calve.catalogs import Catalog
 from calve.errors import CalveError, Fenced, StartRefused
+from calve.patience import Patience
 from calve.runtime.ahead import Ahead
 from calve.runtime.report import Report
 from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
+from calve.schema import parse
+from calve.sink.declaration import IcebergSink
+from calve.sink.writer import Writer
 from tests.faults import figures, others
 from tests.faults.modes import AHEAD, BATCHES, MODES, PARTS
 from tests.faults.others import DEEDS, Place
+from tests.faults.protections import IN_PAIRS
 from tests.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -270,3 +275,82 @@ def test_every_batch_that_meets_another_process_behind_rest_is_right_or_refused(
     spark, rest_catalog, tmp_path, mode, deed, phase, monkeypatch
 ):
     interleave(Lake.rest(spark, rest_catalog.uri), tmp_path, mode, deed, phase, monkeypatch)
+
+
+@pytest.fixture(params=["embedded", "rest"])
+def shore(request, spark, tmp_path, rest_catalog):
+    return open_lake(request.param, spark, tmp_path, rest_catalog)
+
+
+def open_lake(kind, spark, folder, rest_catalog):
+    if kind == "rest":
+        return Lake.rest(spark, rest_catalog.uri)
+    return Lake.open(spark, Catalog.model_validate({"warehouse": str(folder / "warehouse")}))
+
+
+def fenced_under_a_schema_change(lake, patch):
+    """A writer that another process fences while it adds a column: the columns afterwards."""
+    table = lake.table(columns="id BIGINT NOT NULL")
+    keys = {"catalog": lake.declaration, "namespace": "shop", "table": table.name.table}
+    writer = Writer(lake.spark, IcebergSink.model_validate(keys), "orders", Patience(5))
+    writer.find(SOURCE)
+    writer.open(SOURCE, {"row": 0}, parse("id BIGINT NOT NULL"))
+
+    def fence(name):
+        if name == "schema.applied":
+            patch.undo()
+            lake.committer(table).fence(SOURCE, {"row": 0})
+
+    patch.setattr(crash, "point", fence)
+    with pytest.raises(Fenced):
+        writer.fit(parse("id BIGINT NOT NULL, late INT"))
+    return table.refresh().schema().names
+
+
+@pytest.mark.rest
+def test_a_process_that_is_fenced_under_its_schema_change_changes_nothing(shore):
+    with pytest.MonkeyPatch.context() as patch:
+        assert fenced_under_a_schema_change(shore, patch) == ("id",)
+
+
+NAMED = {str(one): one for one in (*MODES, *AHEAD, *DEEDS)}
+WRONG = {
+    "a batch knows what it was staged for": ("embedded", "upsert", "column_made_anew", "stage.after"),
+    "the table is loaded again when a batch begins": ("embedded", "overwrite", "compaction", "batch.end"),
+    "a REST catalog compares schema and spec": (
+        "rest",
+        "append by workers",
+        "column_made_anew",
+        "commit.applied",
+    ),
+    "look up again when snapshots expired": ("embedded", "upsert", "maintenance", "stage.after"),
+    "a renamed column is not added again": ("embedded", "append by workers", "column_renamed", "batch.end"),
+}
+BRANCH = "a schema change moves the branch"
+
+
+def test_every_mutant_of_pairs_has_its_pair():
+    assert {one.name for one in IN_PAIRS} == {*WRONG, BRANCH}
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("protection", [one for one in IN_PAIRS if one.name in WRONG], ids=str)
+def test_a_mutant_without_this_protection_has_a_pair_that_goes_wrong(
+    spark, tmp_path, rest_catalog, protection
+):
+    kind, mode, deed, phase = WRONG[protection.name]
+    lake = open_lake(kind, spark, tmp_path, rest_catalog)
+    with pytest.MonkeyPatch.context() as off, pytest.MonkeyPatch.context() as patch:
+        protection.off(off)
+        with pytest.raises((AssertionError, CalveError, pytest.fail.Exception)):
+            interleave(lake, tmp_path, NAMED[mode], NAMED[deed], phase, patch)
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("protection", [one for one in IN_PAIRS if one.name == BRANCH], ids=str)
+def test_a_mutant_without_this_protection_changes_the_schema_although_it_is_fenced(
+    spark, rest_catalog, protection
+):
+    with pytest.MonkeyPatch.context() as off, pytest.MonkeyPatch.context() as patch:
+        protection.off(off)
+        assert fenced_under_a_schema_change(Lake.rest(spark, rest_catalog.uri), patch) == ("id", "late")

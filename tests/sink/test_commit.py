@@ -1,8 +1,11 @@
+from dataclasses import dataclass, field
+
 import pytest
 
 from calve import crash, position
 from calve.crash import Crash, Fault
-from calve.errors import CalveError, DataRefused, Fenced, StartRefused
+from calve.errors import CalveError, DataRefused, Fenced, Moved, Outdated, StartRefused, Unavailable
+from calve.iceberg.stage import Staged
 from calve.position import parse, property_name
 
 SOURCE = "kafka:cluster"
@@ -284,3 +287,55 @@ def test_a_dropped_and_recreated_table_is_not_written_by_the_old_writer(lake, ta
     with pytest.raises(CalveError, match=r"UUID|dropped and created again"):
         writer.commit(staged, {"row": 1})
     assert lake.ids(fresh) == []
+
+
+def test_a_branch_that_was_dropped_is_called_that(lake, table):
+    writer = lake.committer(table, branch="audit", retry_for=2)
+    writer.fence(SOURCE, START)
+    lake.spark.sql(f"ALTER TABLE {table.name.sql()} DROP BRANCH audit")
+    for attempt in (
+        lambda: commit(lake, writer, [1], 1),
+        lambda: lake.committer(table, branch="audit").fence(SOURCE, START),
+    ):
+        with pytest.raises(StartRefused, match="branch 'audit' was dropped"):
+            attempt()
+
+
+@dataclass(frozen=True)
+class Moving(Staged):
+    """Rows whose first attempt is refused, and that cannot be staged again at once."""
+
+    tries: list[str] = field(default_factory=list)
+
+    def update(self, table):
+        self.tries.append("attempt")
+        if len(self.tries) == 1:
+            raise Moved("Cannot commit: the table moved")
+        return super().update(table)
+
+    def renewed(self):
+        self.tries.append("renewal")
+        if len(self.tries) == 2:
+            raise Unavailable("the store is away")
+        return self
+
+
+def test_a_store_that_is_away_when_a_batch_is_staged_again_is_waited_for(lake, table):
+    writer = lake.committer(table)
+    writer.fence(SOURCE, START)
+    made = lake.staged(writer.table, [1])
+    staged = Moving(made.files, made.rows, made.bytes)
+    assert writer.commit(staged, {"row": 1}).position == {"row": 1}
+    assert staged.tries == ["attempt", "renewal", "renewal", "attempt"]
+    assert lake.ids(table) == [1]
+
+
+def test_rows_that_cannot_be_staged_again_are_not_committed_to_a_table_with_other_columns(lake, table):
+    writer = lake.committer(table, retry_for=2)
+    writer.fence(SOURCE, START)
+    staged = lake.staged(writer.table, [1])
+    lake.spark.sql(f"ALTER TABLE {table.name.sql()} DROP COLUMN name")
+    with pytest.raises(Outdated) as caught:
+        writer.commit(staged, {"row": 1})
+    assert caught.value.exit_code == 75
+    assert lake.ids(table) == []

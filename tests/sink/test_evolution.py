@@ -306,6 +306,28 @@ def test_a_writer_whose_epoch_is_over_changes_nothing(lake):
     assert table(lake).metadata().schema() == schema.parse(ID)
 
 
+def test_a_column_that_was_renamed_in_the_table_is_not_added_a_second_time(lake):
+    columns = f"{ID}, a INT"
+    run(lake, pipeline(lake, script((columns, [(1, 1)]))))
+    lake.spark.sql(f"ALTER TABLE {lake.name('t').sql()} RENAME COLUMN a TO b")
+    both = script((columns, [(1, 1)]), (columns, [(2, 2)]))
+    with pytest.raises(
+        TableMismatch, match=r"its column 'a' was renamed to 'b'.*'renames: {a: b}'"
+    ) as caught:
+        run(lake, pipeline(lake, both))
+    assert caught.value.exit_code == 78
+    run(lake, pipeline(lake, both, schema_evolution="full", renames={"a": "b"}))
+    assert rows(lake) == [(1, 1), (2, 2)]
+
+
+def test_a_name_that_was_renamed_away_is_added_where_the_rows_have_both(lake):
+    run(lake, pipeline(lake, script((f"{ID}, a INT", [(1, 1)]))))
+    lake.spark.sql(f"ALTER TABLE {lake.name('t').sql()} RENAME COLUMN a TO b")
+    both = f"{ID}, b INT, a INT"
+    run(lake, pipeline(lake, script((both, [(1, 1, 1)]), (both, [(2, 2, 3)]))))
+    assert rows(lake) == [(1, 1, None), (2, 2, 3)]
+
+
 def test_a_column_that_a_second_writer_added_meanwhile_is_taken_as_it_is(lake):
     writer = opened(lake, ID)
     lake.spark.sql(f"ALTER TABLE {lake.name('t').sql()} ADD COLUMN a INT")

@@ -106,6 +106,54 @@ def test_another_writer_in_other_partitions_is_no_conflict(lake):
     assert table.rows() == [(3, "us"), (7, "us"), (9, "eu")]
 
 
+def begun_ahead(table, rows):
+    """A batch that is begun before the one before it is in the table."""
+    frame = table.lake.spark.createDataFrame(rows, COLUMNS)
+    return table.writer.begin(frame, len(rows), view=table.writer.view())
+
+
+@pytest.mark.parametrize("overwrite", ["partitions", "table", ["region = 'eu'"]])
+def test_a_batch_begun_ahead_overwrites_nothing_that_came_before_our_commit(lake, overwrite):
+    table = Table(lake, overwrite=overwrite)
+    first = table.stage([(8, "eu")])
+    ahead = begun_ahead(table, [(9, "eu")])
+    table.lake.spark.createDataFrame([(7, "us")], COLUMNS).writeTo(table.writer.name.sql()).append()
+    if overwrite == "table":
+        with pytest.raises(DataRefused, match="another writer committed to the same data"):
+            table.writer.commit(first, {"row": 1})
+        return
+    table.writer.commit(first, {"row": 1})
+    table.writer.commit(ahead.finish(), {"row": 2})
+    assert table.rows() == [(3, "us"), (7, "us"), (9, "eu")]
+
+
+def test_a_batch_begun_ahead_is_refused_where_another_writer_was_faster_than_our_commit(lake):
+    table = Table(lake)
+    first = table.stage([(8, "eu")])
+    ahead = begun_ahead(table, [(9, "us")])
+    lake.spark.createDataFrame([(7, "us")], COLUMNS).writeTo(table.writer.name.sql()).append()
+    table.writer.commit(first, {"row": 1})
+    with pytest.raises(DataRefused, match="another writer committed to the same data"):
+        ahead.finish()
+    assert table.rows() == [(3, "us"), (7, "us"), (8, "eu")]
+
+
+def test_a_batch_begun_ahead_overwrites_what_the_batch_before_it_wrote(lake):
+    table = Table(lake)
+    first = table.stage([(8, "eu")])
+    ahead = begun_ahead(table, [(9, "eu")])
+    table.writer.commit(first, {"row": 1})
+    table.writer.commit(ahead.finish(), {"row": 2})
+    assert table.rows() == [(3, "us"), (9, "eu")]
+
+
+def test_a_compaction_between_two_batches_is_no_conflict(lake):
+    table = Table(lake)
+    lake.call("rewrite_data_files", table=f"'{table.writer.name}'", options="map('rewrite-all', 'true')")
+    table.take([(9, "eu")])
+    assert table.rows() == [(3, "us"), (9, "eu")]
+
+
 def append(lake, **keys):
     from tests.changes import Sink
 

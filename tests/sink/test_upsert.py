@@ -14,7 +14,7 @@ import pytest
 
 from calve import changes, gateway
 from calve.catalogs import Catalog as CatalogDeclaration
-from calve.errors import DataRefused, Unavailable
+from calve.errors import DataRefused, TableGone, Unavailable
 from calve.iceberg.deletes import unpartitioned
 from calve.iceberg.stage import Staged
 from calve.sink.delta import Delta
@@ -456,3 +456,24 @@ def test_rows_that_have_a_key_by_its_initial_default_are_replaced(lake):
     sink.take(("u", (1, "eu", 5)), ("d", (2, "us", None)), ("i", (3, "us", 7)))
     found = {(row.id, row.region, row.amount) for row in lake.spark.table(sink.writer.name.sql()).collect()}
     assert found == {(1, "eu", 5), (2, "eu", 0), (3, "us", 7)}
+
+
+def test_the_tombstone_of_a_delete_that_counts_only_when_it_is_staged_again_is_kept(lake):
+    """The table has a newer row when the delete is looked at first, and an older one when it is committed."""
+    sink = Sink(lake, KINDS["position, format 2"], order_by="amount")
+    sink.take(("i", (1, "eu", 9)), ("i", (2, "eu", 1)))
+    batch = [("d", (1, "eu", 5)), ("u", (2, "eu", 5))]
+    staged = sink.writer.stage(sink.frame(batch), len(batch))
+    lake.spark.sql(f"UPDATE {sink.writer.name.sql()} SET amount = 3 WHERE id = 1")
+    sink.writer.commit(staged, {"row": 4})
+    sink.take(("u", (1, "eu", 4)))
+    assert sink.rows() == [(2, "eu", 5)]
+
+
+def test_a_table_of_tombstones_that_was_dropped_is_named(lake):
+    sink = Sink(lake, KINDS["position, format 2"], order_by="amount")
+    sink.take(("i", (1, "eu", 1)))
+    lake.catalog.drop(lake.name("t__tombstones"))
+    with pytest.raises(TableGone, match=r"table 'shop.t__tombstones': it is no longer there") as caught:
+        sink.take(("u", (1, "eu", 2)))
+    assert caught.value.exit_code == 78

@@ -58,11 +58,16 @@ def attempt(table: Table, decide: Callable[[Metadata], Steps], branch: str = "ma
         if steps:
             crash.point("schema.before")
             _make(transaction, steps)
-            transaction.newFastAppend().toBranch(branch).commit()
+            _move(transaction, branch)
             crash.point("schema.applied")
             table.commit(base, transaction.currentMetadata())
             crash.point("schema.swapped")
         return steps
+
+
+def _move(transaction: Any, branch: str) -> None:
+    """Put a snapshot without rows onto `branch`, so that a fence that comes first has the swap refused."""
+    transaction.newFastAppend().toBranch(branch).commit()
 
 
 def _make(transaction: Any, steps: Steps) -> None:

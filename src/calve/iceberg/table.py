@@ -170,7 +170,7 @@ class Metadata:
     def at(self, snapshot: int, branch: str) -> Metadata:
         """The same with `branch` at an earlier `snapshot`; no catalog ever has it."""
         builder = gateway.jvm().org.apache.iceberg.TableMetadata.buildFrom(self.java)
-        return Metadata(builder.setBranchSnapshot(self.java.snapshot(snapshot), branch).build())
+        return Metadata(builder.setBranchSnapshot(snapshot, branch).build())
 
     def ancestors(self, branch: str, known: int | None = None) -> Iterator[Ancestor]:
         """The snapshots of `branch`, newest first, as far as they are retained.

@@ -211,10 +211,19 @@ class Committer:
                 self._settle(base, proposal.mark)
                 self._patience.recovered()
                 return proposal.mark
+            failure = self._outdated(change.staged, base) or failure
             if not is_renewed:
                 self._patience.wait(failure)
             if isinstance(failure, Moved):
                 change = replace(change, staged=renewed(self._renewed(change.staged, failure)))
+
+    def _outdated(self, staged: Staged, base: Metadata) -> Outdated | None:
+        """Whatever an attempt failed with, files that were made for another table are the cause."""
+        try:
+            staged.check(base, str(self.table.name))
+        except Outdated as error:
+            return error
+        return None
 
     def _renewed(self, staged: Staged, failure: CalveError) -> Staged:
         """The same rows for the table as it is now; services that went away are waited for."""

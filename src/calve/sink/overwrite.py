@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from calve.errors import Moved
+from calve.errors import CalveError, Moved
 from calve.iceberg import filters, java
 from calve.iceberg.failures import translated
 from calve.iceberg.stage import Staged
@@ -60,7 +60,14 @@ def _checked(table: Table, sink: IcebergSink, made: Replaced, begun_at: int, sin
             replace(made, checked_from=begun_at).update(past).toBranch(sink.branch).apply()
     except Moved:
         made.renewed()
+    except CalveError as error:
+        # Iceberg looks for conflicts first; what follows is to write manifests, and a view takes none.
+        if _OF_A_VIEW not in str(error):
+            raise
     return own
+
+
+_OF_A_VIEW = "Cannot modify a static table"
 
 
 def _filter(spark: SparkSession, table: Table, overwrite: str | list[str]) -> Any:
