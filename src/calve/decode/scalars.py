@@ -212,13 +212,18 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 
 
 def cast(texts: Values, kind: Type) -> Values:
-    """The values that an array of texts stands for; raises ArrowInvalid where `parse` has to look."""
+    """The values that an array of texts stands for; raises ArrowInvalid or Doubts where `parse` decides."""
     if is_primitive(kind, "string"):
         return texts
     if is_primitive(kind, "binary"):
         return _cast_binary(texts)
     if is_primitive(kind, "timestamp", "timestamp_ntz"):
-        return in_calendar(_cast_time(texts, kind))
+        values = in_calendar(_cast_time(texts, kind))
+        first = compute.min(values.view(pa.int64())).as_py()
+        if first is not None and first < FIRST_MICRO + _DAY:
+            # Of the year 0, which is none, a zone may make the year 1.
+            raise pa.ArrowInvalid("a year that may be none")
+        return values
     if is_primitive(kind, "float", "double"):
         return narrowed(texts.cast(pa.float64()), kind)
     if is_primitive(kind, *_BITS):
