@@ -1,12 +1,15 @@
 import json
+from pathlib import Path
 
 import pytest
 
 from calve import declare
+from calve.addresses import local_path
 from calve.errors import StartRefused
 from calve.iceberg.catalog import Catalog
 from calve.runtime.session import branch_off
 from calve.sink.prepare import table_name
+from calve.verify import opening
 
 
 @pytest.fixture
@@ -117,10 +120,8 @@ def test_a_pipeline_without_mark_has_no_rollback_to_accept(calve, ran, ready):
 def test_exactly_one_decision_is_wanted(calve, project, arguments):
     ended = calve("repair", *arguments)
     assert ended.code == 64
-    assert (
-        "one of --accept-rollback, --accept-loss, --accept-source, --accept-routes and --restart-from"
-        in ended.err
-    )
+    options = "--accept-rollback, --accept-loss, --accept-source, --accept-routes, --restart-from and"
+    assert f"one of {options} --previous-metadata" in ended.err
 
 
 def test_a_table_that_does_not_exist_is_refused(calve, project):
@@ -134,3 +135,36 @@ def test_one_of_several_pipelines_is_named(calve, project):
     assert ended.code == 64
     assert ended.err == "Cannot repair: name one of again, orders with --pipeline\n"
     assert "did you mean 'again'?" in calve("repair", "-p", "agan", "--accept-rollback").err
+
+
+DAMAGES = {"gone": Path.unlink, "empty": lambda path: path.write_bytes(b"")}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_metadata_that_cannot_be_read_is_named_with_the_command_that_goes_back(
+    calve, ran, ready, table, damage
+):
+    ran()
+    before = table().metadata()
+    file = Path(local_path(before.file))
+    damage(file)
+    (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
+    error = ran()[0].error
+    assert isinstance(error, StartRefused)
+    assert str(file) in str(error)
+    assert str(error).endswith("decide with: calve repair --pipeline orders --previous-metadata")
+    unwritten = calve(*error.command.split()[1:])
+    assert (unwritten.code, unwritten.err) == (64, "Nothing changed; add --yes to write it\n")
+    assert calve(*error.command.split()[1:], "--yes").code == 0
+    assert table().metadata().last_sequence == before.last_sequence - 1
+    assert ran()[0].error is None
+    rows = opening.embedded(str(ready.parent / "warehouse")).load_table("shop.orders").scan().to_arrow()
+    assert (rows.num_rows, len(rows.column("id").unique())) == (30, 30)
+
+
+@pytest.mark.usefixtures("kept")
+def test_metadata_that_can_be_read_is_not_gone_back_from(calve, ran):
+    ran()
+    ended = calve("repair", "--previous-metadata", "--yes")
+    assert ended.code == 64
+    assert "no table of 'shop' has metadata that cannot be read" in ended.err

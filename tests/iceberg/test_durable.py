@@ -152,7 +152,7 @@ def test_a_swap_that_another_commit_came_before_changes_nothing(embedded):
 def test_a_catalog_that_cannot_be_written_is_not_permitted(embedded, tmp_path):
     (tmp_path / "none").mkdir()
     with pytest.raises(NotPermitted, match=r"Cannot reach table 'shop\.t'"):
-        Pointer(str(tmp_path / "none"), "calve").replace(embedded.name(), "a", "b")
+        Pointer(str(tmp_path / "none"), "calve").replace(embedded.name(), "a", "b", "a")
 
 
 def test_appends_merge_manifests_and_leave_no_intermediate_ones(embedded, tmp_path):

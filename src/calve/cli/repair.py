@@ -50,6 +50,11 @@ Decision = Callable[["SparkSession", ResolvedPipeline], Repair]
     "place",
     help="Begin at earliest, latest, another start that the source has, or a position of it as JSON.",
 )
+@click.option(
+    "--previous-metadata",
+    is_flag=True,
+    help="Where a table's metadata file cannot be read, have the embedded catalog point to the one before.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be written and end.")
 @click.option("--yes", is_flag=True, help="Write it.")
 @config_option
@@ -62,6 +67,7 @@ def command(
     accept_source: bool,
     accept_routes: bool,
     place: str | None,
+    previous_metadata: bool,
     dry_run: bool,
     yes: bool,
     config: Path,
@@ -77,11 +83,16 @@ def command(
         partial(runtime.restart_from, place=place or ""): place is not None,
     }
     decisions = [decision for decision, is_given in given.items() if is_given]
-    if len(decisions) != 1:
-        options = "--accept-rollback, --accept-loss, --accept-source, --accept-routes and --restart-from"
+    if len(decisions) + previous_metadata != 1:
+        options = (
+            "--accept-rollback, --accept-loss, --accept-source, --accept-routes, --restart-from and "
+            "--previous-metadata"
+        )
         raise UsageError(f"Cannot repair: give one of {options}")
     project = declare.load(config)
     pipeline = _pipeline(project, name)
+    if previous_metadata:
+        return _go_back(pipeline, yes and not dry_run, 0 if dry_run else UsageError.exit_code, output)
     tables.check_catalog(pipeline.sink.catalog, runtime.leading(pipeline))
     unwritten = 0 if dry_run else UsageError.exit_code
     return _repair(project, pipeline, decisions[0], yes and not dry_run, unwritten, output, debug)
@@ -93,6 +104,17 @@ def _pipeline(project: Project, name: str | None) -> ResolvedPipeline:
     if len(project.pipelines) > 1:
         raise UsageError(f"Cannot repair: name one of {', '.join(sorted(project.pipelines))} with --pipeline")
     return project.pipeline(next(iter(project.pipelines)))
+
+
+def _go_back(pipeline: ResolvedPipeline, write: bool, unwritten: int, output: str) -> int:
+    found = runtime.previous_metadata(pipeline, write)
+    value = [{"table": name, "before": old, "after": new} for name, (old, new) in found.items()]
+    lines = [
+        render.Line(f"{name}: {old} cannot be read; before it: {new}") for name, (old, new) in found.items()
+    ]
+    render.show(output, {"tables": value, "written": write}, lines)
+    say("Written; 'calve run' goes on from there" if write else "Nothing changed; add --yes to write it")
+    return 0 if write else unwritten
 
 
 def _repair(

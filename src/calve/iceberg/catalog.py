@@ -153,8 +153,23 @@ class Catalog:
             return bool(self._java.namespaceExists(self._namespace(namespace)))
 
     def has_table(self, name: TableName) -> bool:
-        with translated(f"look for table '{name}'"):
-            return bool(self._java.tableExists(self._identifier(name)))
+        with self._readable(name), translated(f"look for table '{name}'"):
+            found = bool(self._java.tableExists(self._identifier(name)))
+        # A table whose metadata cannot be read is taken for none by some catalogs.
+        if not found and self._pointer and (refusal := self._pointer.refusal(name)):
+            raise refusal
+        return found
+
+    @contextmanager
+    def _readable(self, name: TableName) -> Iterator[None]:
+        """Raise what can be done about a table of which the catalog knows a metadata file that is damaged."""
+        try:
+            yield
+        except CalveError as error:
+            refusal = self._pointer.refusal(name) if self._pointer else None
+            if refusal is not None:
+                raise refusal from error
+            raise
 
     def load(self, name: TableName) -> Table:
         """The table as it is now; raises ConfigurationError if there is none."""
@@ -164,7 +179,7 @@ class Catalog:
 
     def _loaded(self, name: TableName) -> Any:
         """The table as Iceberg's Java interface has it, if nothing of it leads elsewhere."""
-        with translated(f"load table '{name}'"):
+        with self._readable(name), translated(f"load table '{name}'"):
             found = self._java.loadTable(self._identifier(name))
             sent = _sent(found.io()) if self._declared else []
         for settings in sent:

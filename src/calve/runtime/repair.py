@@ -13,6 +13,7 @@ from calve import position
 from calve.errors import UsageError
 from calve.iceberg.catalog import Catalog
 from calve.iceberg.name import TableName
+from calve.iceberg.pointer import Pointer
 from calve.iceberg.table import Table
 from calve.patience import Patience
 from calve.position import Lineage, Mark, NewerMark, Position
@@ -130,6 +131,28 @@ def restart_from(spark: SparkSession, pipeline: ResolvedPipeline, place: str) ->
     fresh = Bounds.fresh(begin, pipeline.fingerprint(), lead.epoch).dump()
     routed = _routed(spark, pipeline, table)
     return _together([lead, *(Repair(one, _mark(one, pipeline), source, fresh, reason) for one in routed)])
+
+
+def previous_metadata(pipeline: ResolvedPipeline, write: bool) -> dict[str, tuple[str, str]]:
+    """Tables of the pipeline's namespace whose metadata cannot be read, and the metadata before it.
+
+    With `write` the catalog points to that. Rows and position are in one file, so both are those of then.
+    """
+    catalog, name = pipeline.sink.catalog, leading(pipeline)
+    pointer = Pointer.of(catalog.spark_name(), catalog.spark_properties())
+    if pointer is None:
+        raise UsageError(
+            f"Cannot go back to earlier metadata in {catalog.description()}: only the embedded catalog and "
+            "a SQLite file of 'jdbc' can be changed here; have the catalog point to an earlier metadata file"
+        )
+    found = {str(one): pointer.go_back(one, write) for one in pointer.tables(name.namespace)}
+    changed = {table: places for table, places in found.items() if places}
+    if not changed:
+        raise UsageError(
+            f"Cannot go back to earlier metadata: no table of '{'.'.join(name.namespace)}' has metadata that "
+            "cannot be read, with readable metadata before it"
+        )
+    return changed
 
 
 def write(repair: Repair, pipeline: ResolvedPipeline) -> Mark:
