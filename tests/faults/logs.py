@@ -30,7 +30,7 @@ def upserts(random: Random, *, unknown: bool = False) -> list[Change]:
 
 def ordered(random: Random) -> list[Change]:
     """Changes that have an order, or none."""
-    return list(_possible(random, ORDER, True))
+    return list(_possible(random, ORDER, True, keys=2))
 
 
 def scattered(random: Random) -> list[Change]:
@@ -51,11 +51,11 @@ def truncates(random: Random) -> list[Change]:
     return log
 
 
-def _possible(random: Random, order_by: str | None, unknown: bool) -> Iterator[Change]:
+def _possible(random: Random, order_by: str | None, unknown: bool, keys: int = KEYS) -> Iterator[Change]:
     """Changes that leave columns out only where there is a row that has them."""
     model = Model(order_by)
     for at in range(LENGTH):
-        change = _change(random, at, order_by)
+        change = _change(random, at, order_by, keys)
         if unknown and change.key in model.rows and change.operation != "d" and random.random() < 0.4:
             left_out = random.choice([("a",), ("b",), ("a", "b"), *([(ORDER,)] if order_by else [])])
             values = {name: None if name in left_out else value for name, value in change.values.items()}
@@ -64,10 +64,10 @@ def _possible(random: Random, order_by: str | None, unknown: bool) -> Iterator[C
         yield change
 
 
-def _change(random: Random, at: int, order_by: str | None) -> Change:
-    key = random.randrange(KEYS)
+def _change(random: Random, at: int, order_by: str | None, keys: int = KEYS) -> Change:
+    key = random.randrange(keys)
     is_gone = random.random() < 0.3
-    order = random.choice([None, *range(5)]) if order_by else None
+    order = random.choice([None, None, *range(4)]) if order_by else None
     values: dict[str, Any] = {ORDER: order, "a": None, "b": None}
     if not is_gone:
         values |= {"a": random.randrange(100), "b": random.choice("xyz")}

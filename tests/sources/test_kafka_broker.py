@@ -488,7 +488,9 @@ def test_the_table_becomes_what_the_database_has(lake: Lake, kafka: KafkaBroker,
     assert {record for _, record in database.records if record is None} == {None}
 
 
-def test_bytes_that_wait_are_told_as_soon_as_they_are_there(kafka: KafkaBroker, topic: str) -> None:
+def test_bytes_that_wait_are_told_as_soon_as_they_are_there(
+    spark: SparkSession, kafka: KafkaBroker, topic: str
+) -> None:
     reader = source(kafka, topic)
     start = reader.start()
     kafka.produce(topic, values([1]), partition=0)

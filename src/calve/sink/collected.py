@@ -63,8 +63,10 @@ def _over_lanes(found: pa.Table, names: list[str], order: Mapping[str, Any]) -> 
 
     The last of each lane competes with the latest time and place in the log that the lane has for its key.
     """
+    none = pa.nulls(found.num_rows, pa.int64())
     for name in ("time", "seq"):
-        found = found.append_column(name, order[name])
+        # What has no time, or is not numbered by a log, comes before what has or is.
+        found = found.append_column(name, compute.fill_null(order.get(name, none), _LEAST))
     lanes = found.group_by([*names, _LANE]).aggregate([(_PLACE, "max"), ("time", "max"), ("seq", "max")])
     ranked = lanes.append_column(
         "rank", _ranks([lanes.column(name) for name in ("time_max", "seq_max", _LANE)])
@@ -74,13 +76,10 @@ def _over_lanes(found: pa.Table, names: list[str], order: Mapping[str, Any]) -> 
 
 
 def _parts(order: Any) -> dict[str, Any]:
-    """The parts of orders; what the log does not number, or has no time, comes before what does."""
+    """The parts of orders by their names."""
     whole = order.combine_chunks()
-    kind = whole.type
-    parts = dict(zip((kind.field(at).name for at in range(kind.num_fields)), whole.flatten(), strict=True))
-    none = pa.nulls(len(whole), pa.int64())
-    both = {name: compute.fill_null(parts.get(name, none), _LEAST) for name in ("time", "seq")}
-    return {**parts, **both}
+    names = (whole.type.field(at).name for at in range(whole.type.num_fields))
+    return dict(zip(names, whole.flatten(), strict=True))
 
 
 def _ranks(columns: Sequence[Any]) -> Any:
