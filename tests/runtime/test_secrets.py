@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
@@ -105,6 +106,10 @@ def test_a_secret_is_on_no_command_line_and_in_no_file_that_a_killed_process_lea
         YAML().dump(declaration(project), out)
     (project / "in").mkdir()
     (project / "in" / "a.json").write_text('{"id": 1}\n')
+    # Whoever may write to the folder could have this process wait, or read what only it may read.
+    os.mkfifo(project / "in" / "pipe.json")
+    (tmp_path / "private").write_text(f"{MARKER}\n")
+    (project / "in" / "link.json").symlink_to(tmp_path / "private")
     running = calve.start("run")
     try:
         wait_for(

@@ -13,6 +13,7 @@ import pytest
 from calve.catalogs import Catalog
 from calve.errors import ConfigurationError
 from calve.project import SparkSettings
+from calve.redaction import redacted
 from calve.runtime import session, surroundings
 from calve.sink.declaration import IcebergSink
 
@@ -100,6 +101,25 @@ def test_spark_is_started_with_what_keeps_secrets_in() -> None:
     assert found["spark.sql.variable.substitute"] == "false"
     assert found["spark.ui.enabled"] == "true"
     assert session.settings_map(SparkSettings(master="yarn"), [])["spark.ui.enabled"] == "false"
+
+
+@pytest.mark.parametrize("config", [{}, {"spark.authenticate": "false"}])
+def test_who_reaches_the_ports_of_a_local_spark_has_to_know_its_secret(config: dict[str, str]) -> None:
+    os.environ.setdefault("JAVA_HOME", "/nowhere")
+    found = session.settings_map(SparkSettings(master="local[2]", config=config), [])
+    assert found["spark.authenticate"] == "true"
+    assert found["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.authenticate" not in session.settings_map(SparkSettings(master="yarn"), [])
+
+
+def test_secrets_are_not_among_the_settings_that_a_jvm_is_started_with() -> None:
+    given = {
+        "spark.hadoop.fs.s3a.secret.key": "geheim-1234",
+        "spark.executorEnv.AZURE_CLIENT_SECRET": "geheim-5678",
+        "spark.executor.memory": "1g",
+    }
+    assert session._public(given) == {"spark.executor.memory": "1g"}
+    assert redacted("geheim-1234 and geheim-5678") == "*** and ***"
 
 
 def java_options(plans_only: bool, **config: str) -> str:

@@ -53,12 +53,9 @@ _COMPILED_ONCE = "-XX:TieredStopAtLevel=1"
 _ADDRESSES = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME")
 """Without them Spark looks up the name of the machine, which not every machine can resolve."""
 _LOCAL_DIRS = "SPARK_LOCAL_DIRS"
-_LOCAL = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    # Any user of the machine can reach the ports at which the driver listens.
-    "spark.authenticate": "true",
-}
+_LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+# Any user of the machine can reach the ports at which the driver listens.
+_GUARDED = {"spark.authenticate": "true"}
 _PYTHON = "spark.pyspark.python"
 _DAEMON = {"spark.python.daemon.module": "calve.runtime.daemon"}
 
@@ -189,6 +186,7 @@ def settings_map(settings: SparkSettings, files: Sequence[Path], plans_only: boo
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
         **settings.config,
+        **(_GUARDED if _is_local(settings.master) else {}),
         **_FIXED,
         **_jar_settings(settings, files, plans_only),
     }
