@@ -11,7 +11,7 @@ import pytest
 
 from calve import crash
 from calve.crash import Crash, Fault
-from calve.errors import BadRecord, DataRefused
+from calve.errors import BadRecord, DataRefused, Unavailable
 from calve.position import parse
 from calve.project import ResolvedPipeline
 from calve.runtime import letters, repair
@@ -148,6 +148,47 @@ def test_a_batch_that_was_cut_off_and_is_read_with_another_declaration_keeps_no_
     assert rows(lake, LETTERS, WHY) == [("x,NULL", "cast", "wrong_type")]
 
 
+def test_a_batch_that_was_cut_off_stays_so_until_its_letters_are_committed(
+    lake, pipeline, tmp_path, monkeypatch
+):
+    write(tmp_path, "a", b"1,5", b"2,NULL")
+    crash.load((Fault("commit.swapped", nth=1),))
+    with pytest.raises(Crash):
+        run(lake, pipeline("id BIGINT, amount INT", CSV))
+    crash.load(())
+    real, failures = Runner._start_next, [Unavailable("Cannot reach the store")]
+
+    def fail_once(self, *arguments):
+        if failures:
+            raise failures.pop()
+        real(self, *arguments)
+
+    monkeypatch.setattr(Runner, "_start_next", fail_once)
+    run(lake, pipeline("id BIGINT, amount INT", FIXED))
+    assert failures == []
+    assert rows(lake, columns="id, amount") == [(1, 5), (2, None)]
+    assert rows(lake, LETTERS, WHY) == []
+
+
+def test_letters_of_a_batch_that_was_cut_off_hold_until_they_are_read_again(lake, pipeline, tmp_path):
+    """The batch is read again in parts, with a life of its own for each."""
+    for name in "ab":
+        write(tmp_path, name, b'{"id": 1}', name.encode())
+    crash.load((Fault("commit.swapped", nth=1),))
+    with pytest.raises(Crash):
+        run(lake, pipeline(source={"max_files_per_batch": 10}))
+    assert [text for text, *_ in rows(lake, LETTERS, WHY)] == ["a", "b"]
+    there = rows(lake, LETTERS, "letter_id, recorded_at")
+    crash.load((Fault("acknowledge.before"),))
+    with pytest.raises(Crash):
+        run(lake, pipeline())
+    crash.load(())
+    assert rows(lake, LETTERS, "letter_id, recorded_at") == there
+    run(lake, pipeline())
+    assert rows(lake, columns="id, amount") == [(1, None), (1, None)]
+    assert rows(lake, LETTERS, "letter_id, recorded_at") == there
+
+
 def test_null_keys_of_an_upsert_are_dead_letters(lake, pipeline, tmp_path):
     bad = [b'{"amount": 2}', b'{"id": null, "amount": 3}']
     write(tmp_path, "a", b'{"id": 1, "amount": 1}', *bad, b'{"id": 1, "amount": 4}')
@@ -228,27 +269,30 @@ def test_a_crash_between_several_tables_leaves_every_record_once(lake, pipeline,
 def test_where_nothing_is_good_all_is_kept_and_little_in_memory(lake, pipeline, tmp_path, monkeypatch):
     monkeypatch.setattr(dead_letter, "CARRIED_RECORDS", 10)
     write(tmp_path, "a", *(b"bad %d" % number for number in range(5000)))
-    status = run(lake, pipeline())
+    with pytest.raises(DataRefused, match=r"5000 of 5000 records are bad, which is all of them"):
+        run(lake, pipeline())
+    assert not lake.catalog.has_table(lake.name(LETTERS))
+    status = run(lake, pipeline(dead_letter={"max_ratio": 1}))
     assert (status.rows, status.dead_letters) == (0, 5000)
     assert len(set(rows(lake, LETTERS, "letter_id, value"))) == 5000
     mark = parse(lake.catalog.load(lake.name("orders")).metadata().property("calve.sink.orders"))
     assert mark.position != {}
-    assert run(lake, pipeline()).dead_letters == 0
+    assert run(lake, pipeline(dead_letter={"max_ratio": 1})).dead_letters == 0
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("limits", [{"max_ratio": 0.5}, {}])
+@pytest.mark.parametrize("limits", [{"max_ratio": 0.5}, {"max_ratio": 1}])
 def test_100_mb_of_bad_records_are_not_held_in_memory(lake, pipeline, tmp_path, limits):
     count = 200_000
     write(tmp_path, "a", *(b'{"id": "%d", "text": "%s"}' % (number, b"x" * 480) for number in range(count)))
     with PeakMemory() as peak:
-        if limits:
+        if limits["max_ratio"] < 1:
             with pytest.raises(DataRefused, match=f"{count} of {count} records are bad") as stopped:
                 run(lake, pipeline(dead_letter=limits))
             assert stopped.value.exit_code == 65
             assert not lake.catalog.has_table(lake.name(LETTERS))
         else:
-            assert run(lake, pipeline()).dead_letters == count
+            assert run(lake, pipeline(dead_letter=limits)).dead_letters == count
             assert lake.spark.table(lake.name(LETTERS).sql()).select("letter_id").distinct().count() == count
     assert rows(lake, columns="id, amount") == []
     assert peak.bytes < 3 * dead_letter.CARRIED

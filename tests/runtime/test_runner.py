@@ -13,7 +13,9 @@ from calve.runtime.runner import Runner
 from calve.runtime.stop import Stop
 from calve.sink.declaration import IcebergSink
 from calve.sources.datagen import DatagenSource
+from calve.transforms.sql import SqlTransform
 from tests.lake import Lake
+from tests.script import Batch, ScriptSource
 
 
 @pytest.fixture(autouse=True)
@@ -163,3 +165,42 @@ def wait_for(condition, seconds=30):
 
 def upto(number):
     return list(range(1, number + 1))
+
+
+class Late(ScriptSource):
+    """Starts behind all that is there, as `start: latest` does."""
+
+    @property
+    def start_moves(self):
+        return True
+
+    def start(self):
+        return {"batch": len(self.batches)}
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_a_start_that_moves_is_remembered_where_nothing_is_there_yet(lake, pipeline, once):
+    sink = pipeline().sink
+    some = [Batch("id BIGINT", [(number,)]) for number in range(3)]
+
+    def run_with(batches):
+        made = ResolvedPipeline("orders", Late(batches=batches), sink, (), "orders", True)
+        run(lake, made, once=once)
+
+    run_with(some[:1])
+    assert lake.ids(orders(lake)) == []
+    run_with(some)
+    assert lake.ids(orders(lake)) == [1, 2]
+
+
+def position_of(lake):
+    return parse(orders(lake).metadata().property("calve.sink.orders")).position
+
+
+def test_what_was_read_and_filtered_is_remembered_at_the_end_of_a_run(lake, pipeline):
+    nothing = (SqlTransform(sql="SELECT * FROM input WHERE rand() > 2"),)
+    run(lake, pipeline(100, nothing, max_batch_size=30), once=True)
+    assert (lake.ids(orders(lake)), position_of(lake)) == ([], {"row": 100})
+    before = orders(lake).metadata().file
+    run(lake, pipeline(100, nothing), once=True)
+    assert orders(lake).metadata().file == before

@@ -1,10 +1,20 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from calve import crash, position
 from calve.crash import Crash, Fault
-from calve.errors import CalveError, DataRefused, Fenced, Moved, Outdated, StartRefused, Unavailable
+from calve.errors import (
+    CalveError,
+    ConfigurationError,
+    DataRefused,
+    Fenced,
+    Moved,
+    Outdated,
+    StartRefused,
+    Unavailable,
+)
+from calve.iceberg import swap
 from calve.iceberg.stage import Staged
 from calve.position import parse, property_name
 
@@ -339,3 +349,53 @@ def test_rows_that_cannot_be_staged_again_are_not_committed_to_a_table_with_othe
         writer.commit(staged, {"row": 1})
     assert caught.value.exit_code == 75
     assert lake.ids(table) == []
+
+
+def write_back(table, text):
+    """What a tool does that writes table properties as it read them before our last commits."""
+    table.java.updateProperties().set(property_name("orders"), text).commit()
+
+
+def test_an_older_mark_that_a_tool_wrote_back_is_refused(lake, table):
+    first = lake.committer(table)
+    first.fence(SOURCE, START)
+    commit(lake, first, [1], 1)
+    older = table.refresh().property(property_name("orders"))
+    second = lake.committer(table)
+    second.fence(SOURCE, START)
+    commit(lake, second, [2], 2)
+    table.refresh()
+    write_back(table, older)
+    with pytest.raises(StartRefused, match="it differs from what the last commit of 'orders' wrote"):
+        lake.committer(table).fence(SOURCE, START)
+    # The writer whose mark it is was overtaken long ago.
+    with pytest.raises(StartRefused, match=r"that table property 'calve\.sink\.orders' does not tell of"):
+        commit(lake, first, [2], 2)
+    assert lake.ids(table) == [1, 2]
+    decided = lake.committer(table).decide_start(SOURCE, {"row": 2}, "restarted", parse(older))
+    assert decided.epoch == 3
+
+
+def test_a_commit_that_landed_without_its_mark_is_not_attempted_again(lake, table, monkeypatch):
+    writer = lake.committer(table)
+    writer.fence(SOURCE, START)
+    real = swap._swap
+
+    def drop_the_mark(table, base, snapshot, change, mark):
+        real(table, base, snapshot, replace(change, property="other"), mark)
+
+    monkeypatch.setattr(swap, "_swap", drop_the_mark)
+    with pytest.raises(StartRefused) as caught:
+        commit(lake, writer, [1], 1)
+    assert caught.value.command == """calve repair --restart-from '{"row":1}'"""
+    assert lake.ids(table) == [1]
+
+
+def test_a_mark_of_a_newer_version_is_refused_and_not_repaired(lake, table):
+    lake.committer(table).fence(SOURCE, START)
+    text = table.refresh().property(property_name("orders"))
+    write_back(table, text.replace('"version":1', '"version":9'))
+    with pytest.raises(ConfigurationError, match="a newer version of Calve wrote the mark"):
+        lake.committer(table).fence(SOURCE, START)
+    with pytest.raises(ConfigurationError, match="a newer version"):
+        lake.committer(table).decide_start(SOURCE, START, "restarted", None)

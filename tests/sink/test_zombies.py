@@ -61,14 +61,14 @@ def values(lake):
 class Other:
     """Another process that runs a pipeline until it is stopped."""
 
-    def __init__(self, lake, pipeline):
+    def __init__(self, open_lake, pipeline):
         self._stop, self.errors = Stop(), []
-        self._thread = threading.Thread(target=self._work, args=(lake, pipeline), daemon=True)
+        self._thread = threading.Thread(target=self._work, args=(open_lake, pipeline), daemon=True)
         self._thread.start()
 
-    def _work(self, lake, pipeline):
+    def _work(self, open_lake, pipeline):
         try:
-            run(lake, pipeline, self._stop)
+            run(open_lake(), pipeline, self._stop)
         except BaseException as error:
             self.errors.append(error)
 
@@ -91,7 +91,7 @@ def other(spark, lake):
     started = []
 
     def start(pipeline):
-        started.append(Other(Lake.open(spark, lake.declaration), pipeline))
+        started.append(Other(lambda: Lake.open(spark, lake.declaration), pipeline))
         return started[-1]
 
     yield start
