@@ -452,7 +452,7 @@ IN_THE_MODEL = (
     ),
     Protection(
         "notice that an older mark was put back",
-        ("model", "warm"),
+        ("model",),
         (truth.NO_DUPLICATE, truth.POSITION_GROWS, truth.EPOCH_GROWS, truth.SILENT),
         _believe_an_older_mark,
         {"deeds": ("put mark back", "append"), "amidst": ("append",), "repairs": False},
