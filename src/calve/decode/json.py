@@ -13,6 +13,7 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
@@ -44,8 +45,11 @@ from calve.schema import Array, Column, Decimal, Map, Primitive, Schema, Struct,
 _SPACE = " \t\r\n"
 _DEEP = 1_000
 _CONSTANT = r"[:,\[]\s*-?(?:NaN|Inf)"
-_SMALL = r"""[:,\[]\s*"?-?(?:[0-9.]+[eE]-0*[1-9][0-9]|[0-9.]{20,}[eE]-[0-9])"""
-"""A number with a negative exponent of two digits, or with many digits."""
+_MANTISSA = r"(?:[0-9.]+[eE]-0*[1-9][0-9]+|[0-9.]{20,}[eE]-[0-9]+)"
+_SMALL = rf"""[:,\[]\s*(?:-?{_MANTISSA}\s*[,\]}}]|"[+-]?{_MANTISSA}")"""
+"""A number, or the text of one, with a negative exponent of two digits or with many digits."""
+_SMALL_BYTES = re.compile(_SMALL.encode())
+_AROUND = 60
 _OTHER_KIND = re.compile(r"Column\((?:.*/)?(.+)\) changed from \w+ to (\w+) in row")
 _BEGINNINGS = {"number": r"[-\d]", "string": '"', "boolean": "[tf]", "object": r"\{", "array": r"\["}
 _NO_VALUE = re.compile(r"couldn't parse:(.+)|^The string '(.+)' (?:is not|cannot)", re.S)
@@ -131,7 +135,7 @@ def objects(values: Values, explicit: pa.Schema | None = None, finds: bool = Fal
     if finds:
         _refuse_deep(values)
     data = _joined(values)
-    if explicit is not None and (b"e-" in data or b"E-" in data) and _has_decimal(explicit):
+    if explicit is not None and _has_decimal(explicit):
         _refuse_small(values, data)
     reading = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
     behavior: Any = "infer" if finds else "ignore"
@@ -157,8 +161,17 @@ def _has_decimal(fields: Any) -> bool:
 
 def _refuse_small(values: Values, data: bytes) -> None:
     """Raise Doubts for numbers that Arrow divides by more powers of ten than it knows: it cuts them."""
-    if re.search(_SMALL.encode(), data):
+    if _has_small(data):
         raise doubtful(compute.match_substring_regex(values, _SMALL), "a number with a negative exponent")
+
+
+def _has_small(data: bytes) -> bool:
+    """Whether such a number is there; to search for the pattern takes longer than all of the decoding."""
+    signs = np.frombuffer(data, np.uint8)
+    minus = np.flatnonzero(signs == ord("-"))
+    minus = minus[minus > 1]
+    exponents = minus[(signs[minus - 1] | 0x20 == ord("e")) & (signs[minus - 2] - ord("0") < 10)]
+    return any(_SMALL_BYTES.search(data, max(0, at - _AROUND), at + _AROUND) for at in exponents.tolist())
 
 
 def _doubts(error: pa.ArrowInvalid, values: Values) -> Doubts | None:
