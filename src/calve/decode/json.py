@@ -167,6 +167,9 @@ def _refuse_small(values: Values, data: bytes) -> None:
 
 def _has_small(data: bytes) -> bool:
     """Whether such a number is there; to search for the pattern takes longer than all of the decoding."""
+    pairs = [np.frombuffer(data, "<u2", (len(data) - begin) // 2, begin) for begin in (0, 1)]
+    if not any((pair == ord(sign) | ord("-") << 8).any() for pair in pairs for sign in "eE"):
+        return False
     signs = np.frombuffer(data, np.uint8)
     minus = np.flatnonzero(signs == ord("-"))
     minus = minus[minus > 1]
