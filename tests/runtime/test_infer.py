@@ -76,7 +76,8 @@ def test_a_few_rows_decide_about_a_new_table_and_the_rest_of_the_batch_adds(
     inbox.put(5, {"id": 5, "late": 1.5})
     inbox.run()
     added = f"SELECT summary['added-records'] FROM {lake.name('t').sql()}.snapshots ORDER BY committed_at"
-    assert [row[0] for row in lake.spark.sql(added).collect()] == [None, "5"]
+    # Fences and schema changes bring no rows.
+    assert [row[0] for row in lake.spark.sql(added).collect() if row[0] is not None] == ["5"]
     assert inbox.columns == schema.parse("id BIGINT, late DOUBLE")
     assert {"id": 5, "late": 1.5} in inbox.rows()
 
