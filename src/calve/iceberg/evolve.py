@@ -9,7 +9,7 @@ from typing import Any
 
 from calve import crash, gateway
 from calve.iceberg import java
-from calve.iceberg.failures import translated
+from calve.iceberg.failures import reading_files
 from calve.iceberg.table import Metadata, Table
 from calve.partitioning import PartitionChange, PartitionField
 from calve.schema import (
@@ -51,7 +51,7 @@ def attempt(table: Table, decide: Callable[[Metadata], Steps], branch: str = "ma
     The transaction is only asked for metadata and never committed. Nothing is retried here: after an
     exception only the table itself can tell whether the swap took place.
     """
-    with translated(f"change table '{table.name}'"):
+    with reading_files(f"change table '{table.name}'"):
         transaction = table.java.newTransaction()
         base = Metadata(transaction.startMetadata())
         steps = decide(base)

@@ -11,7 +11,7 @@ from typing import Any
 from calve import crash, gateway
 from calve.errors import Conflict, Unavailable
 from calve.iceberg import durable, java, manifests
-from calve.iceberg.failures import translated
+from calve.iceberg.failures import reading_files, translated
 from calve.iceberg.stage import NOTHING, Staged
 from calve.iceberg.table import Metadata, Table
 from calve.position import Mark
@@ -44,7 +44,7 @@ def attempt(table: Table, change: Change, propose: Callable[[Metadata], Proposal
     and the catalog refuses the swap if the branch has moved since. Nothing is retried here and no file is
     ever deleted: after an exception only the table itself can tell whether the swap took place.
     """
-    with translated(f"commit to table '{table.name}'"):
+    with reading_files(f"commit to table '{table.name}'"):
         known = table.metadata()
         expected = propose(known)
         if not expected.landed:
