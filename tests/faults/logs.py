@@ -28,9 +28,9 @@ def upserts(random: Random, *, unknown: bool = False) -> list[Change]:
     return list(_possible(random, None, unknown))
 
 
-def ordered(random: Random) -> list[Change]:
+def ordered(random: Random, *, unknown: bool = False) -> list[Change]:
     """Changes that have an order, or none."""
-    return list(_possible(random, ORDER, True, keys=2))
+    return list(_possible(random, ORDER, unknown, keys=2))
 
 
 def scattered(random: Random) -> list[Change]:
