@@ -27,6 +27,8 @@ class Calve:
     declaration: str
     is_measured: bool = True
     """Whether coverage is measured; it makes every Python worker slow, and a killed process tells nothing."""
+    prefix: tuple[str, ...] = ()
+    """A command that runs the process, and tells something of it."""
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -39,7 +41,7 @@ class Calve:
         environment = {**inherited, "CALVE_CRASH_TRACE": str(self.trace)}
         if fault:
             environment["CALVE_CRASH_PLAN"] = json.dumps([fault])
-        command = [sys.executable, "-m", "calve.cli", *arguments]
+        command = [*self.prefix, sys.executable, "-m", "calve.cli", *arguments]
         process = subprocess.Popen(
             command, cwd=self.folder, env=environment, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
