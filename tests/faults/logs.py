@@ -70,6 +70,6 @@ def _change(random: Random, at: int, order_by: str | None, keys: int = KEYS) -> 
     order = random.choice([None, None, *range(4)]) if order_by else None
     values: dict[str, Any] = {ORDER: order, "a": None, "b": None}
     if not is_gone:
-        values |= {"a": random.randrange(100), "b": random.choice("xyz")}
+        values |= {"a": random.choice([None, *range(100)]), "b": random.choice([None, *"xyz"])}
     place = {"lane": key % 2, "at": at, "time": random.randrange(3), "seq": random.choice([None, 3, 2, 1])}
     return Change("d" if is_gone else random.choice("iu"), key, values, **place)

@@ -41,7 +41,6 @@ LOGS: dict[str, tuple[dict[str, Any], Callable[[Random, int], list[Change]]]] = 
         lambda random, number: logs.ordered(random, unknown=True),
     ),
 }
-OPEN = pytest.mark.xfail(reason="a cut of a log with both may be refused: no row has the unknown columns")
 FEW, MANY = 20, 160
 
 
@@ -64,9 +63,7 @@ def commit(sink: Sink, rows: list[tuple[Any, ...]]) -> None:
 
 
 @pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.full)])
-@pytest.mark.parametrize(
-    "name", [*list(LOGS)[:3], pytest.param(list(LOGS)[3], marks=[pytest.mark.full, OPEN])]
-)
+@pytest.mark.parametrize("name", LOGS)
 def test_every_cut_of_a_log_leaves_the_same_rows(lake, name, count):
     check_cuts(lake, name, count)
 

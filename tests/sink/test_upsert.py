@@ -284,6 +284,13 @@ def test_columns_that_only_the_last_change_does_not_know_are_taken_from_the_batc
     assert sorted(sink.rows()) == [(1, "asia", 3)]
 
 
+def test_a_null_that_the_batch_knows_is_not_replaced_by_the_tables_value(lake, kind):
+    sink = Sink(lake, kind)
+    sink.take(("i", (1, "eu", 1)))
+    commit(sink, changed(sink, [("u", (1, None, 2)), ("u", (1, None, 3))], {1: ["region"]}))
+    assert sink.rows() == [(1, None, 3)]
+
+
 def test_a_column_that_nobody_knows_is_refused(lake, kind):
     sink = Sink(lake, kind)
     sink.take(("i", (1, "eu", 1)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from calve import changes, gateway
@@ -234,13 +234,17 @@ def folded(frame: DataFrame, keys: Sequence[str], values: Sequence[str]) -> Data
     newest = [f.max_by(name, order).alias(name) for name in own]
     # What a delete leaves is known to be nothing.
     tells = {name: ~_is_unknown(name) | ~is_kept() for name in values}
+    # Names of their own: in a lambda Spark takes a column for an alias of the same SELECT before the input's.
+    known = {name: f"{changes.RESERVED}known_{number}" for number, name in enumerate(values)}
     held = [
-        f.max_by(f.when(is_kept(), f.struct(quoted(n))), f.when(tells[n], order)).alias(n) for n in values
+        f.max_by(f.when(is_kept(), f.struct(f.col(quoted(n)).alias("value"))), f.when(tells[n], order))
+        for n in values
     ]
     gone = f.max(~is_kept()).alias(_GONE)
-    rows = frame.groupBy(*map(quoted, keys)).agg(*newest, *held, gone)
-    told = [f.col(f"{quoted(name)}.{quoted(name)}").alias(name) for name in values]
-    still = f.filter(f.col(changes.UNKNOWN), lambda name: _not_among(name, values))
+    named = [column.alias(known[name]) for name, column in zip(values, held, strict=True)]
+    rows = frame.groupBy(*map(quoted, keys)).agg(*newest, *named, gone)
+    told = [f.col(f"{known[name]}.value").alias(name) for name in values]
+    still = f.filter(f.col(changes.UNKNOWN), lambda name: _not_among(name, known))
     marked = [still.alias(name) if name == changes.UNKNOWN else f.col(name) for name in own]
     return rows.select(*map(quoted, keys), *told, *marked, _GONE)
 
@@ -251,14 +255,14 @@ def _is_unknown(name: str) -> Column:
     return f.coalesce(f.array_contains(changes.UNKNOWN, name), f.lit(False))
 
 
-def _not_among(name: Column, values: Sequence[str]) -> Column:
-    """Whether no change of the batch knew the column called `name`."""
+def _not_among(name: Column, known: Mapping[str, str]) -> Column:
+    """Whether no change of the batch knew the column called `name`, as the columns `known` tell."""
     from pyspark.sql import functions as f
 
-    known = f.lit(False)
-    for value in values:
-        known = known | ((name == f.lit(value)) & f.col(quoted(value)).isNotNull())
-    return ~known
+    is_known = f.lit(False)
+    for value, column in known.items():
+        is_known = is_known | ((name == f.lit(value)) & f.col(column).isNotNull())
+    return ~is_known
 
 
 def filled(frame: DataFrame, old: DataFrame, keys: Sequence[str], values: Sequence[str]) -> DataFrame:
