@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import calve
-from calve.errors import UsageError
+from calve.errors import ConfigurationError, UsageError
 from calve.position import parse
 from tests.api.conftest import append
 
@@ -30,6 +30,17 @@ def test_a_catalog_creates_lists_and_finds_tables(lake):
     assert catalog.list_tables() == catalog.list_tables("shop") == ["shop.a"]
     assert catalog.list_tables("nowhere") == []
     assert not catalog.table_exists("shop.b")
+
+
+def test_two_embedded_catalogs_are_two(lake, tmp_path):
+    one, other = ({"warehouse": str(tmp_path / name)} for name in "ab")
+    session = lake.spark.newSession()
+    calve.open_catalog(one, spark=session).create_table("x.a", "id INT")
+    calve.open_catalog(other).create_table("x.b", "id INT")
+    assert calve.open_catalog(one, spark=session).list_tables() == ["x.a"]
+    assert calve.open_catalog(other).list_tables() == ["x.b"]
+    with pytest.raises(ConfigurationError, match="keeps what it opened first; use a session of its own"):
+        calve.open_catalog(other, spark=session)
 
 
 @pytest.mark.parametrize(

@@ -161,5 +161,5 @@ def test_two_catalogs_of_one_name_are_not_opened_together() -> None:
     one = catalog({"type": "jdbc", "jdbc": {"uri": "jdbc:postgresql://a/d"}, "warehouse": "/w"})
     other = catalog({"type": "jdbc", "jdbc": {"uri": "jdbc:postgresql://b/d"}, "warehouse": "/w"})
     session._refuse_namesake(one, one)
-    with pytest.raises(ConfigurationError, match="both are called 'calve'; give one another 'name'"):
+    with pytest.raises(ConfigurationError, match=r"both are called 'calve'; declare .* another 'name'"):
         session._refuse_namesake(one, other)

@@ -54,6 +54,9 @@ def of(spark: SparkSession | None, catalogs: Iterable[Catalog]) -> SparkSession:
         return start_spark(*wanted)
     found = spark or SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
     refuse_without_iceberg()
+    # A session keeps the first catalog of a name, and all embedded ones have the same.
+    if spark is None and any(session.has_other(found, one) for one in wanted):
+        found = found.newSession()
     session.know(found, wanted)
     gateway.activate(found)
     return found

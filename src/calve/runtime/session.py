@@ -17,7 +17,7 @@ from calve.catalogs.rest import bounded
 from calve.errors import CalveError, ConfigurationError, TryAgain
 from calve.iceberg.catalog import POLICY
 from calve.project import SparkSettings
-from calve.redaction import remember
+from calve.redaction import redacted, remember
 from calve.runtime import jars, java, package, scratch, warm
 from calve.runtime.spark_log import SparkLog
 from calve.runtime.surroundings import Surroundings
@@ -224,9 +224,25 @@ def know(spark: SparkSession, catalogs: Iterable[Catalog], longest: float | None
     for catalog in catalogs:
         trust.refuse_open(catalog)
         _refuse_namesake(known.setdefault(catalog.spark_name(), catalog), catalog)
+        if place := has_other(spark, catalog):
+            raise ConfigurationError(
+                f"Cannot open {catalog.description()}: in this Spark session '{catalog.spark_name()}' is the "
+                f"catalog at '{place}', and a session keeps what it opened first; use a session of its own, "
+                "as spark.newSession() makes them"
+            )
         _make_room(catalog)
         for key, value in catalog_settings(catalog, longest).items():
             spark.conf.set(key, value)
+
+
+def has_other(spark: SparkSession, catalog: Catalog) -> str | None:
+    """Where the session has another catalog under the name of this one; None where it has none."""
+    properties = catalog.spark_properties()
+    for key in ("uri", "warehouse"):
+        known = spark.conf.get(f"spark.sql.catalog.{catalog.spark_name()}.{key}", None)
+        if known is not None and key in properties and known != properties[key]:
+            return redacted(known)
+    return None
 
 
 def catalog_settings(catalog: Catalog, longest: float | None = None) -> Mapping[str, str]:
@@ -244,7 +260,7 @@ def _refuse_namesake(one: Catalog, other: Catalog) -> None:
     if one.identity() != other.identity():
         raise ConfigurationError(
             f"Cannot open {one.description()} beside {other.description()}: both are called "
-            f"'{one.spark_name()}'; give one another 'name'"
+            f"'{one.spark_name()}'; declare one of them with 'type: jdbc' and another 'name'"
         )
 
 
