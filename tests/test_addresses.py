@@ -105,3 +105,11 @@ def test_the_store_of_a_location() -> None:
     assert list(kinds.values()) == ["s3", "gcs", "azure", "local", "local", None]
     assert addresses.store_of("tabular://my-org/lake") is None
     assert addresses.store_of("arn:aws:s3tables:eu:1:bucket/b") is None
+
+
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [("file:/a/b", "/a/b"), ("file:///a/b", "/a/b"), ("/a/b", "/a/b"), ("s3://a/b", None)],
+)
+def test_paths_of_this_machine(location: str, path: str | None) -> None:
+    assert addresses.local_path(location) == path

@@ -163,11 +163,3 @@ def test_a_damaged_vector_is_refused(tmp_path, damage):
 
 def test_what_is_gone_already_is_taken_off():
     assert near.without(pa.array([1, 2, 3]), pa.array([2])).to_pylist() == [1, 3]
-
-
-@pytest.mark.parametrize(
-    ("location", "path"),
-    [("file:/a/b", "/a/b"), ("file:///a/b", "/a/b"), ("/a/b", "/a/b"), ("s3://a/b", None)],
-)
-def test_paths_of_this_machine(location, path):
-    assert near.path_of(location) == path
