@@ -30,6 +30,10 @@ class Origin:
         kind = chance.choice(sorted(KINDS))
         layout = chance.choice(sorted(LAYOUTS))
         self.sink = Sink(lake, KINDS[kind], LAYOUTS[layout], columns=COLUMNS, table=name)
+        # Others change how it is partitioned.
+        whatever = {"partition_by": [], "partitioning": "table_default"}
+        self.sink.declared = self.sink.declared.model_copy(update=whatever)
+        self.sink.start()
         self.told = [f"{kind}, {layout}"]
         self.version = KINDS[kind][0]
         self.can_pyiceberg = kind == "position, format 2" and layout != "bucketed"

@@ -504,7 +504,8 @@ _REFUSED = re.compile(
 )
 _REFUSED_WORDS = re.compile(
     r"\(Service: \w+, Status Code: 40[13]|SQLITE_CANTOPEN|[Pp]ermission denied"
-    r"|ExpiredToken|provided token has expired"
+    # What S3 answers to a HEAD with an expired token has no body that could say so.
+    r"|ExpiredToken|provided token has expired|^Bad Request \(Service: S3, Status Code: 400"
     r"|^40[13](?: [A-Z][a-z]+)?$|^Status code 40[13]\b"
     r"|^[A-Z][A-Za-z ]+ \(HTTP/40[13]\)|Unable to load credentials from any of the providers"
     r"|[Dd]efault credentials were not found|DefaultAzureCredential failed|Invalid PKCS#8 data"

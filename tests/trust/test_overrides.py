@@ -69,6 +69,7 @@ def refusals(policy: Policy = POLICY, *, final: bool = False, **sent: str) -> li
         {"http-client.apache.socket-timeout-ms": "1", "s3.retry.num-retries": "3"},
         {"rest.client.socket-timeout-ms": "1", "rest.namespace-separator": "%1F"},
         {"header.X-Iceberg-Access-Delegation": "vended-credentials"},
+        {"s3.delete-enabled": "false"},
         {"polaris.config.x": "y", "default-base-location": "s3://lake/wh", "cache-enabled": "false"},
     ],
 )
@@ -122,7 +123,7 @@ def test_what_a_catalog_may_say(sent: dict[str, str]) -> None:
                 "s3.sse.key": "theirs",
                 "s3.staging-dir": "/etc/cron.d",
                 "s3.write.storage-class": "GLACIER",
-                "s3.delete-enabled": "false",
+                "s3.delete-enabled": "true",
                 "s3.unknown-of-the-next-release": "x",
                 "gcs.impersonate.service-account": "evil@evil.iam",
                 "gcs.encryption-key": "theirs",

@@ -143,10 +143,8 @@ class Writer:
 
     def renew(self) -> None:
         """Load the table again, and have it fit what it did before, where another process changed it."""
-        shape = self.table.refresh().shape
+        shape = self.committer.reload().shape
         if self._wanted is not None and shape != self._fitted_as:
-            if shape.uuid != self.committer.uuid:
-                raise refusals.recreated(self.name)
             self.fit(self._wanted.columns, self._wanted.is_said)
 
     def view(self) -> Table:

@@ -54,6 +54,8 @@ _ALLOWED = re.compile(
 )
 """What a server may set of them: credentials that it vends, regions, addresses, numbers for time-outs and
 retries. Not who pays, who encrypts, who may read, or through whom files go."""
+_HARMLESS = {"s3.delete-enabled": "false"}
+"""Further settings, and the value that a server may give them: files are left where they are."""
 _VENDED = re.compile(
     r"s3\.access-key-id|s3\.session-token|gcs\.oauth2\.token|adls\.sas-token\..*|adls\.token"
     r"|s3\.remote-signing-enabled"
@@ -106,6 +108,8 @@ def _refusal(policy: Policy, name: str, value: str, may_vend: bool) -> str | Non
         return f"it wants '{name}' to be '{_clip(value)}', and we load no code at its word"
     if _PROXY.fullmatch(name):
         return f"it wants '{name}' to be '{_clip(value)}', and every request would go there"
+    if _HARMLESS.get(name) == value:
+        return None
     if _READ.fullmatch(name) and not _ALLOWED.fullmatch(name) and not policy.allows(name):
         return f"it wants to set '{name}'; add it to 'allowed_properties' if that is right"
     address = _address(value)
