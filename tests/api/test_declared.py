@@ -1,5 +1,6 @@
 """Keys that programs give, and what `import calve` costs."""
 
+import os
 import subprocess
 import sys
 
@@ -97,5 +98,7 @@ except calve.errors.ConfigurationError as error:
 
 @pytest.mark.spark
 def test_a_spark_that_was_started_without_iceberg_is_refused():
-    said = subprocess.run([sys.executable, "-c", PLAIN_SPARK], capture_output=True, text=True)
+    # The Spark that other tests of this process have started leaves its class path in the environment.
+    plain = {name: value for name, value in os.environ.items() if name != "SPARK_DIST_CLASSPATH"}
+    said = subprocess.run([sys.executable, "-c", PLAIN_SPARK], capture_output=True, text=True, env=plain)
     assert said.stdout.startswith("Cannot use this SparkSession: it was started without Iceberg"), said.stderr
